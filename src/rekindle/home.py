@@ -1,0 +1,167 @@
+"""The home: the one folder that holds everything a pipeline leaves on disk.
+
+    home.json     version, the pipeline's name, the home's id, the keeper's address without its secrets
+    keeper.db     the embedded keeper
+    supervisor.lock
+    streams/      segments, one folder an epoch
+    work/         what replicas compute in: checkpoints, inboxes; can be rebuilt from the rest
+    logs/         one file an incarnation
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from rekindle.errors import HomeInUse, HomeUnusable
+
+HOME_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """An opened home. Paths given out here are absolute and stay inside ``root``."""
+
+    root: Path
+    pipeline: str
+    id: str
+    keeper_url: str  # without a password
+
+    @property
+    def streams(self) -> Path:
+        return self.root / "streams"
+
+    @property
+    def work(self) -> Path:
+        return self.root / "work"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def keeper_file(self) -> Path:
+        return self.root / "keeper.db"
+
+    def inside(self, relative: str) -> Path:
+        """The absolute path of something in the home. Refuses a path that leads out of it."""
+        path = self.root / relative
+        if Path(relative).is_absolute() or ".." in Path(relative).parts:
+            raise HomeUnusable(f"the path {relative!r} leads out of the home", detail=str(self.root))
+        return path
+
+
+def create_or_open(root: Path, pipeline: str, keeper_url: str | None) -> Home:
+    """Open the home at ``root`` for ``pipeline``; make it if there is none."""
+    root = root.resolve()
+    if (root / "home.json").exists():
+        home = open_home(root)
+        if home.pipeline != pipeline:
+            raise HomeUnusable(
+                f"the home belongs to the pipeline {home.pipeline!r}, not to {pipeline!r}",
+                detail=str(root),
+                hint="give every pipeline a home of its own with --home",
+            )
+        if keeper_url is not None and without_password(keeper_url) != home.keeper_url:
+            raise HomeUnusable(
+                "the home was made with another keeper",
+                detail=f"{root} has its records in {home.keeper_url}",
+                hint="give the same --keeper as before, or another --home",
+            )
+        return home
+    try:
+        if root.exists() and any(root.iterdir()):
+            raise HomeUnusable(
+                "the folder is not empty and is not a Rekindle home",
+                detail=str(root),
+                hint="give an empty or a new folder with --home",
+            )
+        for folder in (root, root / "streams", root / "work", root / "logs"):
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HomeUnusable(
+            f"the home cannot be made: {error.strerror}", detail=str(root), hint="choose a folder you may write to"
+        ) from error
+    record = {
+        "version": HOME_VERSION,
+        "pipeline": pipeline,
+        "id": uuid.uuid4().hex,
+        "keeper": without_password(keeper_url or "sqlite"),
+    }
+    durable_write(root / "home.json", json.dumps(record, indent=1).encode())
+    return open_home(root)
+
+
+def open_home(root: Path) -> Home:
+    """Open an existing home."""
+    root = root.resolve()
+    try:
+        record = json.loads((root / "home.json").read_text())
+        version, pipeline, home_id = record["version"], record["pipeline"], record["id"]
+        keeper_url = record["keeper"]
+    except FileNotFoundError:
+        raise HomeUnusable(
+            "there is no Rekindle home here", detail=str(root), hint="'rekindle run FILE --home DIR' makes one"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise HomeUnusable(f"home.json cannot be read: {error}", detail=str(root)) from error
+    if version > HOME_VERSION:
+        raise HomeUnusable(
+            f"the home was made by a newer Rekindle (home version {version}, this one knows {HOME_VERSION})",
+            detail=str(root),
+            hint="upgrade: pip install --upgrade rekindle",
+        )
+    return Home(root, pipeline, home_id, keeper_url)
+
+
+class HomeLock:
+    """Held by the one supervisor of a home. The kernel lets go of it when its process dies."""
+
+    def __init__(self, home: Home) -> None:
+        self._fd = os.open(home.root / "supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._fd, 32, 0).decode(errors="replace").strip()
+            os.close(self._fd)
+            raise HomeInUse(
+                f"another run is on this home (process {holder or 'unknown'})",
+                detail=str(home.root),
+                hint="wait for it, stop it with Ctrl-C, or give another --home",
+            ) from None
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+def without_password(url: str) -> str:
+    """A keeper's address fit for records and logs."""
+    bare = re.sub(r"(//[^/@:]*):[^@]*@", r"\1@", url)
+    return re.sub(r"([?&])(password|sslpassword)=[^&]*&?", r"\1", bare).rstrip("?&")
+
+
+def durable_write(path: Path, content: bytes) -> None:
+    """Write a small file so that it is there whole, or not at all, also after a power cut."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(temporary, path)
+    fsync_folder(path.parent)
+
+
+def fsync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,257 @@
+"""What the user declares: a pipeline of sources, streams and sinks.
+
+Declaring does nothing but remember: no Spark, no files. Every declaration keeps the file and the line
+where it was made, and every error about it says so. ``plan.check`` looks at the graph as a whole.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from rekindle.errors import DeclarationError
+from rekindle.keeper.records import check_name
+
+if TYPE_CHECKING:
+    from rekindle.sinks.base import Sink
+    from rekindle.sources.base import Source
+
+OUTPUT_MODES = ("append", "update", "complete")
+DEFAULT_NODE = "main"
+
+Operator = TypeVar("Operator", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The file and line of a declaration."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDeclaration:
+    name: str
+    source: Source
+    node: str
+    rows_max: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDeclaration:
+    name: str
+    operator: Callable[..., Any]
+    inputs: tuple[str, ...]
+    output_mode: str
+    deterministic: bool | None
+    keep: bool
+    node: str
+    rows_max: int
+    partitions: int | None
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class SinkDeclaration:
+    name: str
+    stream: str
+    sink: Sink
+    node: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a pipeline's nodes and supervisor go by. Times in seconds.
+
+    A node that sends no heartbeat for ``lease_s`` is fenced and replaced. An epoch whose computation
+    raises is tried ``attempts_max`` times before its fragment stops. An idle stateful fragment claims one
+    empty epoch ``settle_s`` after its last input, so that its watermark takes effect.
+    """
+
+    heartbeat_s: float = 0.5
+    lease_s: float = 10.0
+    start_s: float = 120.0
+    attempts_max: int = 3
+    settle_s: float = 0.2
+    zombie_s: float = 60.0
+    restarts_max: int = 5
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.heartbeat_s < self.lease_s:
+            raise DeclarationError(
+                f"heartbeat_s ({self.heartbeat_s}) must be above 0 and below lease_s ({self.lease_s})",
+                hint="a lease of ten heartbeats or more tolerates a busy machine",
+            )
+        if self.attempts_max < 1:
+            raise DeclarationError("attempts_max must be at least 1")
+
+
+class Pipeline:
+    """A graph of streams.
+
+    >>> pipeline = Pipeline("words")
+    >>> @pipeline.stream
+    ... def shouted(words):
+    ...     return words.selectExpr("upper(word) AS word")
+    >>> pipeline.streams["shouted"].inputs
+    ('words',)
+    """
+
+    def __init__(self, name: str, *, settings: Settings | None = None) -> None:
+        self.place = _caller()
+        self.name = check_name(name, "pipeline", where=str(self.place))
+        self.settings = settings or Settings()
+        self.sources: dict[str, SourceDeclaration] = {}
+        self.streams: dict[str, StreamDeclaration] = {}
+        self.sinks: dict[str, SinkDeclaration] = {}
+
+    def source(
+        self, name: str, source: Source, *, node: str = DEFAULT_NODE, rows_max: int = 1_000_000
+    ) -> None:
+        """Declare the stream ``name``, fed from outside. An epoch takes at most about ``rows_max`` rows."""
+        place = _caller()
+        self._check_new(name, place)
+        self.sources[name] = SourceDeclaration(
+            name, source, check_name(node, "node", where=str(place)), _positive(rows_max, "rows_max", place), place
+        )
+
+    @overload
+    def stream(self, operator: Operator, /) -> Operator: ...
+
+    @overload
+    def stream(
+        self,
+        *,
+        name: str | None = ...,
+        output_mode: str = ...,
+        deterministic: bool | None = ...,
+        keep: bool = ...,
+        node: str = ...,
+        rows_max: int = ...,
+        partitions: int | None = ...,
+    ) -> Callable[[Operator], Operator]: ...
+
+    def stream(
+        self,
+        operator: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        output_mode: str = "append",
+        deterministic: bool | None = None,
+        keep: bool = False,
+        node: str = DEFAULT_NODE,
+        rows_max: int = 2_000_000,
+        partitions: int | None = None,
+    ) -> Any:
+        """Declare a stream by the operator that computes it. The parameters' names are its inputs.
+
+        ``name``           the stream's name; the function's, unless given
+        ``output_mode``    append, update or complete, as in Structured Streaming
+        ``deterministic``  what you know of the operator; None lets the plan decide
+        ``keep``           write the stream even if it could be fused into its only reader
+        ``node``           the process that computes it
+        ``rows_max``       about how many rows an epoch takes in at most
+        ``partitions``     over how many partitions its state is spread; the node's cores, unless given
+        """
+        place = _caller()
+
+        def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+            stream = name if name is not None else getattr(function, "__name__", "")
+            self._check_new(stream, place)
+            if output_mode not in OUTPUT_MODES:
+                raise DeclarationError(
+                    f"stream {stream!r} has the unknown output mode {output_mode!r}",
+                    detail=str(place),
+                    hint=f"one of {', '.join(OUTPUT_MODES)}",
+                )
+            if partitions is not None:
+                _positive(partitions, "partitions", place)
+            self.streams[stream] = StreamDeclaration(
+                name=stream,
+                operator=function,
+                inputs=_inputs(stream, function, place),
+                output_mode=output_mode,
+                deterministic=deterministic,
+                keep=keep,
+                node=check_name(node, "node", where=str(place)),
+                rows_max=_positive(rows_max, "rows_max", place),
+                partitions=partitions,
+                place=place,
+            )
+            return function
+
+        return declare if operator is None else declare(operator)
+
+    def sink(self, stream: str, sink: Sink, *, name: str | None = None, node: str = DEFAULT_NODE) -> None:
+        """Deliver every epoch of ``stream`` to ``sink``, once and in order."""
+        place = _caller()
+        sink_name = check_name(name if name is not None else f"{stream}_sink", "sink", where=str(place))
+        if sink_name in self.sinks:
+            raise DeclarationError(
+                f"sink {sink_name!r} is declared twice",
+                detail=f"{place}, and before at {self.sinks[sink_name].place}",
+                hint="give the second one a name of its own: sink(..., name='...')",
+            )
+        self.sinks[sink_name] = SinkDeclaration(
+            sink_name, stream, sink, check_name(node, "node", where=str(place)), place
+        )
+
+    def nodes(self) -> tuple[str, ...]:
+        """The names of the nodes that the declarations ask for."""
+        declarations = [*self.sources.values(), *self.streams.values(), *self.sinks.values()]
+        return tuple(sorted({d.node for d in declarations}))
+
+    def _check_new(self, name: str, place: Place) -> None:
+        check_name(name, "stream", where=str(place))
+        known = self.sources.get(name) or self.streams.get(name)
+        if known is not None:
+            raise DeclarationError(
+                f"stream {name!r} is declared twice",
+                detail=f"{place}, and before at {known.place}",
+                hint="a stream's name is the key of its state: rename one of them",
+            )
+
+
+def _inputs(stream: str, function: Callable[..., Any], place: Place) -> tuple[str, ...]:
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    names = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in plain:
+            raise DeclarationError(
+                f"stream {stream!r} takes *{parameter.name}, but its inputs must be named",
+                detail=str(place),
+                hint="write one parameter for each input stream",
+            )
+        if parameter.default is inspect.Parameter.empty:
+            names.append(parameter.name)
+    if not names:
+        raise DeclarationError(
+            f"stream {stream!r} has no input",
+            detail=str(place),
+            hint="its parameters' names are its inputs; what comes from outside is pipeline.source(...)",
+        )
+    return tuple(names)
+
+
+def _positive(value: int, what: str, place: Place) -> int:
+    if not isinstance(value, int) or value < 1:
+        raise DeclarationError(f"{what} must be a whole number above 0, not {value!r}", detail=str(place))
+    return value
+
+
+def _caller() -> Place:
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back
+    return Place(frame.f_code.co_filename, frame.f_lineno)
