@@ -1,0 +1,122 @@
+"""How facts look in a terminal: ``run`` draws this again and again, ``status`` once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rekindle.cli.durations import show_duration
+from rekindle.cli.facts import Facts, StreamFacts
+from rekindle.cli.report import plain_line
+from rekindle.keeper.records import Event
+
+_STATE_STYLES = {"running": "green", "starting": "yellow", "left": "dim", "fenced": "red", "gone": "red"}
+
+
+def render(facts: Facts, *, title: str = "") -> RenderableType:
+    """The facts as tables, the parts that have nothing to show left out. Pure: no query, no clock."""
+    parts: list[RenderableType] = []
+    if title:
+        parts.append(Text(plain_line(title), style="bold"))
+    parts.append(_streams(facts) if facts.streams else Text("no streams yet", style="dim"))
+    parts.append(_nodes(facts) if facts.nodes else Text("no nodes yet", style="dim"))
+    if facts.sinks:
+        parts.append(_sinks(facts))
+    for failure in facts.failures:
+        parts.append(
+            Text.assemble(
+                ("failed  ", "bold red"),
+                (f"{failure.subject} at epoch {failure.epoch}: ", "red"),
+                plain_line(failure.reason),
+            )
+        )
+    if facts.events:
+        parts.append(_events(facts.events))
+    return Group(*parts)
+
+
+def event_line(event: Event) -> Text:
+    """One event on one line: when, what, to whom, and the rest."""
+    detail = "  ".join(f"{key}={plain_line(str(value))}" for key, value in event.detail.items())
+    return Text.assemble(
+        (time.strftime("%H:%M:%S", time.localtime(event.at_s)), "dim"),
+        "  ",
+        (f"{plain_line(event.kind):<18}", "bold"),
+        f"{plain_line(event.subject):<20}",
+        (f"  {detail}" if detail else "", "dim"),
+    )
+
+
+def _table(*columns: str, numbers: Iterable[str] = ()) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    right = set(numbers)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", no_wrap=True)
+    return table
+
+
+def _streams(facts: Facts) -> Table:
+    table = _table(
+        "stream", "epoch", "rows", "rows/s", "published", "readers behind", numbers=("epoch", "rows", "rows/s")
+    )
+    for stream in facts.streams:
+        age = (
+            ""
+            if stream.published_at_s is None
+            else f"{show_duration(max(0.0, facts.at_s - stream.published_at_s))} ago"
+        )
+        table.add_row(
+            Text(plain_line(stream.stream), style="cyan"),
+            f"{stream.epoch:,}",
+            f"{stream.rows:,}" + (f" since {stream.rows_after_epoch:,}" if stream.rows_after_epoch else ""),
+            f"{stream.rows_per_s:,.0f}",
+            age,
+            _lags(stream),
+        )
+    return table
+
+
+def _lags(stream: StreamFacts) -> Text:
+    text = Text()
+    for reader, lag in stream.lags.items():
+        text.append("  " if text else "")
+        text.append(f"{plain_line(reader)} {lag:,}", style="yellow" if lag > 10 else "")
+    return text
+
+
+def _nodes(facts: Facts) -> Table:
+    table = _table("node", "state", "incarnation", "pid", "host", "last beat", numbers=("incarnation", "pid"))
+    for node in facts.nodes:
+        if node.state not in ("starting", "running"):
+            beat = ""
+        elif node.beat_age_s is None:
+            beat = f"{node.beats:,} beats"
+        else:
+            beat = f"{show_duration(node.beat_age_s)} ago"
+        state = f"{node.state}, draining" if node.want == "drain" and node.state == "running" else node.state
+        table.add_row(
+            Text(plain_line(node.node), style="cyan"),
+            Text(state, style=_STATE_STYLES.get(node.state, "")),
+            str(node.incarnation),
+            str(node.pid or ""),
+            plain_line(node.host),
+            beat,
+        )
+    return table
+
+
+def _sinks(facts: Facts) -> Table:
+    table = _table("sink", "of stream", "delivered", "behind", numbers=("delivered", "behind"))
+    for sink in facts.sinks:
+        table.add_row(
+            Text(plain_line(sink.sink), style="cyan"), plain_line(sink.stream), f"{sink.epoch:,}", f"{sink.lag:,}"
+        )
+    return table
+
+
+def _events(events: Iterable[Event]) -> Group:
+    return Group(Text("latest events", style="dim"), *(event_line(event) for event in events))

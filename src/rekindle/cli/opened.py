@@ -1,0 +1,103 @@
+"""Opening a home and its keeper for a command that looks at them from outside."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+
+from rekindle.errors import DeclarationError, HomeUnusable
+from rekindle.home import Home, open_home, without_password
+from rekindle.keeper import Keeper, open_keeper
+from rekindle.keeper.records import NAME, StreamRecord
+
+PATIENCE_S = 5.0
+
+
+@contextmanager
+def opened(root: Path, keeper_url: str | None) -> Iterator[tuple[Home, Keeper]]:
+    """An existing home and its keeper, closed at the end. ``keeper_url`` may add what the home does not record:
+    a password; it cannot name another keeper."""
+    home = open_home(root)
+    keeper = open_keeper(
+        keeper_address(home, keeper_url),
+        home_id=home.id,
+        pipeline=home.pipeline,
+        clock=time.time,
+        patience_s=PATIENCE_S,
+    )
+    try:
+        yield home, keeper
+    finally:
+        keeper.close()
+
+
+def keeper_address(home: Home, keeper_url: str | None) -> str:
+    """Where the home's keeper is."""
+    if home.keeper_url == "sqlite":
+        if keeper_url is not None:
+            raise _another(home)
+        return f"sqlite:///{home.keeper_file}"
+    if keeper_url is None:
+        return home.keeper_url
+    if without_password(keeper_url) != home.keeper_url:
+        raise _another(home)
+    return keeper_url
+
+
+def known_stream(name: str, streams: dict[str, StreamRecord]) -> StreamRecord:
+    """The stream of that name; DeclarationError if there is none, or if it could not be a name at all."""
+    if not NAME.match(name):
+        raise DeclarationError(
+            f"stream {name!r} is not a usable name",
+            hint="stream names are 1 to 63 lower-case letters, digits and underscores, starting with a letter",
+        )
+    if name in streams:
+        return streams[name]
+    raise DeclarationError(f"there is no stream {name!r}", hint=_instead(name, list(streams), "streams"))
+
+
+def known_node(name: str, nodes: list[str]) -> str:
+    """That node's name; DeclarationError if there is none, or if it could not be a name at all."""
+    if not NAME.match(name):
+        raise DeclarationError(
+            f"node {name!r} is not a usable name",
+            hint="node names are 1 to 63 lower-case letters, digits and underscores, starting with a letter",
+        )
+    if name in nodes:
+        return name
+    raise DeclarationError(f"there is no node {name!r}", hint=_instead(name, nodes, "nodes"))
+
+
+def supervisor_pid(home: Home) -> int | None:
+    """The process id of the supervisor that runs on this home now, None if none does.
+
+    Looks at the kernel's list of locks and takes none: trying the lock could turn a supervisor away
+    that starts at this moment.
+    """
+    path = home.root / "supervisor.lock"
+    try:
+        inode = path.stat().st_ino
+        holder = path.read_text().strip()
+        locks = Path("/proc/locks").read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    held = any(f":{inode} " in line and " FLOCK " in line and "->" not in line for line in locks)
+    return int(holder) if held and holder.isdigit() else None
+
+
+def _another(home: Home) -> HomeUnusable:
+    return HomeUnusable(
+        "the home was made with another keeper",
+        detail=f"{home.root} has its records in {home.keeper_url}",
+        hint="leave --keeper (and REKINDLE_KEEPER) out, or give the same as at the first run",
+    )
+
+
+def _instead(name: str, known: list[str], what: str) -> str:
+    close = get_close_matches(name, known, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"{what} here: {', '.join(sorted(known))}" if known else f"there are no {what} yet"

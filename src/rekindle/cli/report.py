@@ -1,0 +1,101 @@
+"""How errors and lines reach people and scripts: nothing here knows any command."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import traceback
+from typing import Any
+
+import orjson
+
+from rekindle.errors import RekindleError
+from rekindle.home import without_password
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def plain(text: str) -> str:
+    """Text from outside, fit for a terminal: control characters, which could steer it, are shown as escapes."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+def plain_line(text: str) -> str:
+    """The same on one line."""
+    return plain(text).replace("\n", "\\n").replace("\t", " ")
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on one line of stdout. What JSON does not know is written as text."""
+    sys.stdout.write(orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode() + "\n")
+
+
+def print_line(text: str = "") -> None:
+    """One line of stdout, as it is: never wrapped."""
+    sys.stdout.write(text + "\n")
+
+
+def note(text: str) -> None:
+    """One line for people, on stderr."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def error_record(error: RekindleError) -> dict[str, Any]:
+    """What ``--json`` prints of an error, under the key 'error'."""
+    return {
+        "kind": type(error).__name__,
+        "primary": without_password(error.primary),
+        "detail": without_password(error.detail),
+        "hint": without_password(error.hint),
+        "exit_code": error.exit_code,
+    }
+
+
+def print_error(error: RekindleError, *, as_json: bool) -> None:
+    """Primary, detail and hint: in red and plain on stderr, or as JSON on stdout."""
+    if as_json:
+        print_json({"error": error_record(error)})
+        sys.stdout.flush()
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    record = error_record(error)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(Text.assemble(("error: ", "bold red"), (plain(record["primary"]), "red")))
+    if error.detail:
+        console.print(Text(plain(record["detail"])))
+    if error.hint:
+        console.print(Text.assemble(("hint: ", "bold"), plain(record["hint"])))
+
+
+def unexpected(error: BaseException) -> RekindleError:
+    """An error that nobody foresaw, as one that people can read; its traceback goes to a file of its own."""
+    text = without_password("".join(traceback.format_exception(error)))
+    try:
+        fd, path = tempfile.mkstemp(prefix="rekindle-error-", suffix=".txt")
+        with os.fdopen(fd, "w") as file:
+            file.write(text)
+        where = f"the full traceback is in {path}"
+    except OSError as failed:
+        where = f"the traceback could not be written: {failed.strerror}"
+    reason = str(error).strip().splitlines()
+    return RekindleError(
+        f"unexpected {type(error).__name__}: {reason[0]}" if reason else f"unexpected {type(error).__name__}",
+        detail=where,
+        hint="this is a defect of Rekindle; 'rekindle --debug ...' shows the traceback at once",
+    )
+
+
+def close_stdout() -> None:
+    """After the reader of stdout went away: what is still to be written goes nowhere, without a complaint."""
+    try:
+        fd = sys.stdout.fileno()
+    except (OSError, ValueError, AttributeError):
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, fd)
+    os.close(nowhere)
