@@ -1,0 +1,1 @@
+"""Streams on disk: segments, how epochs are written, and how anybody reads them."""

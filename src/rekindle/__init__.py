@@ -1,0 +1,13 @@
+"""Rekindle: PySpark streaming pipelines whose output survives whatever dies.
+
+    import rekindle as rk
+
+    pipeline = rk.Pipeline("words")
+    pipeline.source("lines", rk.sources.Files("in", format="json", schema="ts timestamp, line string"))
+"""
+
+from rekindle import sinks, sources
+from rekindle.errors import RekindleError
+from rekindle.pipeline import Pipeline, Settings
+
+__all__ = ["Pipeline", "RekindleError", "Settings", "sinks", "sources"]

@@ -1,0 +1,116 @@
+"""How a fragment comes by its next claim: adopt the one on record, or propose what has been published.
+
+No input ever waits for another: a proposal takes what is there, up to ``rows_max`` rows of each input.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rekindle.errors import BrokenInvariant
+from rekindle.keeper.keeper import Keeper
+from rekindle.keeper.records import Claim, Epoch, EpochNumber, Incarnation, Span
+from rekindle.plan import Fragment
+
+PAGE = 256
+WAIT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A claim, and the records of the epochs that it takes in."""
+
+    claim: Claim
+    inputs: Mapping[str, list[Epoch]]
+
+    @property
+    def epoch(self) -> EpochNumber:
+        return self.claim.epoch
+
+
+class Claims:
+    """The claims of one fragment, as one replica asks for them, epoch after epoch."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        fragment: Fragment,
+        incarnation: Incarnation,
+        stopping: threading.Event,
+        *,
+        settle_s: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._keeper = keeper
+        self._fragment = fragment
+        self._incarnation = incarnation
+        self._stopping = stopping
+        self._settle_s = settle_s
+        self._clock = clock
+        self._last: Claim | None = None
+        self._last_rows = 0
+        self._seen = 0
+
+    def next(self, epoch: EpochNumber) -> Work | None:
+        """The claim of ``epoch``; waits for input. None when the node is stopping.
+
+        When a fragment with a watermark has had no input for ``settle_s`` since an epoch with rows, an empty epoch
+        is claimed, once: what the watermark has closed comes out. It is on record like any other.
+        """
+        settle_at = self._clock() + self._settle_s if self._fragment.has_watermark and self._fragment.stateful else None
+        if self._last is None or self._last.epoch != epoch - 1:
+            self._last = self._keeper.claim_of(self._fragment.name, EpochNumber(epoch - 1)) if epoch > 1 else None
+            self._last_rows = _rows(self._read(self._last)) if self._last is not None else 0
+        while not self._stopping.is_set():
+            claim = self._keeper.claim_of(self._fragment.name, epoch)
+            if claim is None:
+                spans, rows = self._available()
+                due = settle_at is not None and self._clock() >= settle_at and self._last_rows > 0
+                if rows or due:
+                    claim = self._keeper.claim(self._fragment.name, epoch, spans, by=self._incarnation)
+            if claim is not None:
+                inputs = self._read(claim)
+                self._last, self._last_rows = claim, _rows(inputs)
+                return Work(claim, inputs)
+            timeout = WAIT_S
+            if settle_at is not None and self._last_rows:
+                timeout = max(0.01, min(WAIT_S, settle_at - self._clock()))
+            self._seen = self._keeper.wait(self._seen, timeout)
+        return None
+
+    def _available(self) -> tuple[dict[str, Span], int]:
+        spans, total = {}, 0
+        for name in self._fragment.inputs:
+            after = self._last.spans[name].through if self._last is not None and name in self._last.spans else 0
+            through, rows = after, 0
+            while rows < self._fragment.rows_max:
+                page = self._keeper.epochs(name, after=through, limit=PAGE)
+                for record in page:
+                    if rows and rows + record.output.rows > self._fragment.rows_max:
+                        page = []
+                        break
+                    rows += record.output.rows
+                    through = record.epoch
+                if len(page) < PAGE:
+                    break
+            spans[name] = Span(after, through)
+            total += rows
+        return spans, total
+
+    def _read(self, claim: Claim) -> dict[str, list[Epoch]]:
+        inputs = {}
+        for name, span in claim.spans.items():
+            records = self._keeper.epochs(name, after=span.after, through=span.through) if span.through > span.after else []
+            if len(records) != span.through - span.after:
+                raise BrokenInvariant(
+                    f"epochs that {claim.fragment} {claim.epoch} claims of stream {name!r} are not on record",
+                    detail=f"claimed ({span.after}, {span.through}], found {[r.epoch for r in records]}",
+                )
+            inputs[name] = records
+        return inputs
+
+
+def _rows(inputs: Mapping[str, list[Epoch]]) -> int:
+    return sum(r.output.rows for records in inputs.values() for r in records)

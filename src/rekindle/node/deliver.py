@@ -1,0 +1,59 @@
+"""Delivery: takes the epochs of a stream to a sink, in order, and records each one."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from rekindle.keeper.records import Epoch, EpochNumber
+from rekindle.node.worker import Context, Worker
+from rekindle.pipeline import SinkDeclaration
+from rekindle.sinks.base import Delivery, Writer
+from rekindle.streams.segments import verify
+
+PAGE = 64
+WAIT_S = 1.0
+
+
+class Deliver(Worker):
+    def __init__(self, context: Context, declaration: SinkDeclaration) -> None:
+        super().__init__(context, declaration.name)
+        self._declaration = declaration
+        self._schema: pa.Schema = to_arrow_schema(context.analysis.schemas[declaration.stream])
+
+    def work(self) -> None:
+        context, stream = self.context, self._declaration.stream
+        writer = self._declaration.sink.open()
+        try:
+            self.epoch = EpochNumber(context.keeper.delivered(self.subject) + 1)
+            seen = 0
+            while not context.stopping.is_set():
+                page = context.keeper.epochs(stream, after=self.epoch - 1, limit=PAGE)
+                for record in page:
+                    self._deliver(writer, record)
+                if not page:
+                    seen = context.keeper.wait(seen, WAIT_S)
+            for record in context.keeper.epochs(stream, after=self.epoch - 1):
+                self._deliver(writer, record)
+        finally:
+            writer.close()
+
+    def _deliver(self, writer: Writer, record: Epoch) -> None:
+        context = self.context
+        segments = tuple(
+            verify(context.home, s, stream=record.stream, epoch=record.epoch) for s in record.output.segments
+        )
+        delivery = Delivery(
+            pipeline=context.pipeline.name,
+            sink=self.subject,
+            stream=record.stream,
+            epoch=record.epoch,
+            rows=record.output.rows,
+            schema=self._schema,
+            segments=segments,
+        )
+        context.steps.at("before_delivery", self.subject, record.epoch)
+        writer.deliver(delivery)
+        context.steps.at("after_delivery", self.subject, record.epoch)
+        context.keeper.record_delivery(self.subject, record.stream, record.epoch, by=context.incarnation)
+        self.epoch = EpochNumber(record.epoch + 1)

@@ -1,0 +1,67 @@
+"""The Spark session of a node, and the settings that Rekindle needs it to have."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+STREAMING = "org.apache.spark.sql.execution.streaming"
+
+REQUIRED = {
+    # The keeper decides when an epoch is empty, never Spark's timing.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # State as immutable layers: changelogs are the deltas, snapshots the merged ones.
+    "spark.sql.streaming.stateStore.providerClass": f"{STREAMING}.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Spark's manager for local paths starts a process for each log file; this one renames.
+    "spark.sql.streaming.checkpointFileManagerClass": f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # Damaged pages of our own segments are found when they are read.
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Structured Streaming fixes the partitions of a state when it starts: see Fragment.partitions.
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+}
+
+DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.log.level": "WARN",
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+def start_session(name: str, *, cores: int, conf: Mapping[str, str], scratch: Path | None = None) -> SparkSession:
+    """A session with everything that fragments need; ``conf`` is the user's, ``REQUIRED`` outranks it."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    folder = scratch or Path(tempfile.mkdtemp(prefix="rekindle-"))
+    settings = {
+        **DEFAULTS,
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.default.parallelism": str(cores),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "spark"),
+        **conf,
+        **REQUIRED,
+    }
+    builder = SparkSession.builder.appName(f"rekindle-{name}")
+    if "spark.master" not in conf:
+        builder = builder.master(f"local[{cores}]")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

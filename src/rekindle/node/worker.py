@@ -1,0 +1,135 @@
+"""A worker: one thread of a node that takes epoch after epoch, and what it does when one fails.
+
+A failed epoch is tried again ``attempts_max`` times, over all incarnations; then this worker stops with the
+user's own traceback on record, and the others go on. A full disk and an absent keeper are waited out. A fenced
+incarnation ends the whole node.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from pyspark.sql import SparkSession
+
+from rekindle.errors import BrokenInvariant, Fenced, KeeperUnavailable, RekindleError
+from rekindle.home import Home
+from rekindle.keeper.keeper import Keeper
+from rekindle.keeper.records import EpochNumber, Incarnation
+from rekindle.node.steps import Steps
+from rekindle.node.traits import Analysis
+from rekindle.pipeline import Pipeline, Settings
+
+DISK_FREE_MIN = 16 * 1024 * 1024
+DISK_WAIT_S = 1.0
+RETRY_S = (0.1, 0.5, 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the workers of one node share."""
+
+    pipeline: Pipeline
+    home: Home
+    keeper: Keeper
+    incarnation: Incarnation
+    spark: SparkSession
+    cores: int
+    analysis: Analysis
+    steps: Steps
+    clock: Callable[[], float]
+    monotonic: Callable[[], float]
+    die: Callable[[BaseException], NoReturn]
+    jvm_alive: Callable[[], bool]
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def settings(self) -> Settings:
+        return self.pipeline.settings
+
+
+class Worker(ABC):
+    """Runs in a thread of its own until the node stops or the worker gives up."""
+
+    def __init__(self, context: Context, subject: str) -> None:
+        self.context = context
+        self.subject = subject
+        self.epoch = EpochNumber(0)  # the one in hand
+        self.tries = 0
+        self.failed = False
+        self._thread = threading.Thread(target=self._main, name=subject, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the worker to end; False if it has not."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @abstractmethod
+    def work(self) -> None:
+        """Take epochs until the node stops. Called again after a failure that is worth another try."""
+
+    def _main(self) -> None:
+        while not self.context.stopping.is_set():
+            try:
+                self.tries += 1
+                self.work()
+            except Exception as error:
+                if not self._survive(error):
+                    self.failed = True
+                    return
+
+    def _survive(self, error: Exception) -> bool:
+        """Deal with a failed epoch; True to try again."""
+        context = self.context
+        cause = self.cause(error)
+        if isinstance(cause, Fenced) or not context.jvm_alive():
+            context.die(cause)
+        if isinstance(cause, KeeperUnavailable):
+            return True
+        if self._disk_is_full(cause):
+            context.keeper.event("disk_full", self.subject, epoch=self.epoch, home=str(context.home.root))
+            while self._disk_is_full(cause) and not context.stopping.wait(DISK_WAIT_S):
+                cause = RuntimeError("waited")
+            context.keeper.event("disk_wait_over", self.subject, epoch=self.epoch)
+            return True
+        text = "".join(traceback.format_exception(cause))
+        reason = cause.primary if isinstance(cause, RekindleError) else first_line(cause)
+        attempts = context.keeper.record_attempt(self.subject, self.epoch, by=context.incarnation)
+        if isinstance(cause, BrokenInvariant) or attempts >= context.settings.attempts_max:
+            context.keeper.record_failure(
+                self.subject, self.epoch, reason=reason, traceback=text, by=context.incarnation
+            )
+            context.keeper.event("worker_failed", self.subject, epoch=self.epoch, reason=reason, attempts=attempts)
+            return False
+        context.keeper.event("epoch_retried", self.subject, epoch=self.epoch, reason=reason, attempt=attempts)
+        context.stopping.wait(RETRY_S[min(attempts, len(RETRY_S)) - 1])
+        return True
+
+    def cause(self, error: Exception) -> BaseException:
+        """The error that a person wants to read about."""
+        return error
+
+    def _disk_is_full(self, cause: BaseException) -> bool:
+        if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        return free_bytes(self.context.home.root) < DISK_FREE_MIN
+
+
+def free_bytes(folder: Path) -> int:
+    stat = os.statvfs(folder)
+    return stat.f_bavail * stat.f_frsize
+
+
+def first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

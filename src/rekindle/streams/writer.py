@@ -1,0 +1,153 @@
+"""Writes the segments of one epoch, so that they are durable before anybody is told of them.
+
+An attempt has a folder of its own, named after the epoch, the incarnation and the attempt, so two replicas, or
+a replica and its ghost, never write to the same file. The keeper decides whose attempt becomes the epoch;
+``drop`` removes the others.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+from pyspark.sql import DataFrame, Observation
+
+from rekindle.home import Home, fsync_folder
+from rekindle.keeper.records import EpochNumber, Incarnation, Output, Segment
+from rekindle.streams import digest
+from rekindle.streams.segments import checksum
+
+_fsyncs = ThreadPoolExecutor(max_workers=4, thread_name_prefix="fsync")
+
+
+def segment_name(epoch: int, index: int) -> str:
+    """A segment's file name: it sorts by canonical position, and carries it to whoever reads the file."""
+    return f"{epoch:012d}-{index:05d}.parquet"
+
+
+class EpochWriter:
+    """The segments of one attempt at one epoch of one stream."""
+
+    def __init__(self, home: Home, stream: str, epoch: EpochNumber, incarnation: Incarnation, attempt: int) -> None:
+        self._home = home
+        self._epoch = epoch
+        self._stream_folder = home.streams / stream
+        self.folder = self._stream_folder / f"{epoch:012d}-{incarnation}-{attempt}"
+        self._files: list[Path] = []
+        self._observed: dict[str, Any] = {}
+        self._copied = False
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+        self.folder.mkdir(parents=True)
+
+    def add_frame(self, rows: DataFrame) -> None:
+        """Let Spark compute and write ``rows``; one pass also observes their digest."""
+        observation = Observation()
+        target = self.folder / "spark"
+        observed = rows.observe(observation, *digest.metrics(rows.schema))
+        observed.write.mode("overwrite").parquet(str(target))
+        self._merge(observation.get)
+        for part in sorted(target.glob("part-*.parquet")):
+            self._adopt(part)
+        shutil.rmtree(target)
+
+    def add_table(self, rows: pa.Table) -> None:
+        """Rows held in memory, written as one segment."""
+        self._copied = True
+        path = self._next()
+        pq.write_table(rows, path, compression="snappy", write_page_checksum=True)
+        self._files.append(path)
+
+    def add_parquet(self, file: Path) -> None:
+        """A copy of a Parquet file, byte for byte."""
+        self._copied = True
+        path = self._next()
+        shutil.copyfile(file, path)
+        self._files.append(path)
+
+    def finish(self) -> Output:
+        """Make everything durable and describe it."""
+        parts = list(_fsyncs.map(self._describe, self._files))
+        segments = tuple(s for s in parts if s.rows > 0)
+        for part in parts:
+            if part.rows == 0:
+                (self._home.root / part.path).unlink()
+        if segments:
+            fsync_folder(self.folder)
+            fsync_folder(self._stream_folder)
+        else:
+            self.drop()
+        return Output(
+            segments=segments,
+            rows=sum(s.rows for s in segments),
+            bytes=sum(s.bytes for s in segments),
+            digest=self._digest(segments),
+            event_time_min_us=self._observed.get(digest.FIRST),
+            event_time_max_us=self._observed.get(digest.LAST),
+        )
+
+    def drop(self) -> None:
+        """Remove this attempt."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _next(self) -> Path:
+        return self.folder / segment_name(self._epoch, len(self._files))
+
+    def _adopt(self, part: Path) -> None:
+        path = self._next()
+        os.rename(part, path)
+        self._files.append(path)
+
+    def _merge(self, observed: Mapping[str, Any]) -> None:
+        if not self._observed:
+            self._observed = dict(observed)
+            return
+        for key in (digest.ROWS, digest.HIGH, digest.LOW):
+            self._observed[key] = (self._observed[key] or 0) + (observed[key] or 0)
+        for key, choose in ((digest.FIRST, min), (digest.LAST, max)):
+            known = [o[key] for o in (self._observed, observed) if o.get(key) is not None]
+            self._observed[key] = choose(known) if known else None
+
+    def _describe(self, path: Path) -> Segment:
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+            size = os.fstat(fd).st_size
+        finally:
+            os.close(fd)
+        rows = pq.read_metadata(path).num_rows
+        return Segment(str(path.relative_to(self._home.root)), rows, size, checksum(path))
+
+    def _digest(self, segments: tuple[Segment, ...]) -> str:
+        """Rows that Spark wrote have a digest of rows; files that were copied, or made here, one of their bytes."""
+        if not self._copied:
+            return digest.digest(self._observed) if self._observed else "0:0:0"
+        files = xxhash.xxh3_64(" ".join(s.checksum for s in segments).encode()).hexdigest()
+        prefix = digest.digest(self._observed) + "+" if self._observed else ""
+        return f"{prefix}files:{sum(s.rows for s in segments)}:{files}"
+
+
+def observe(rows: DataFrame) -> str:
+    """Compute ``rows`` without writing them; returns their digest."""
+    observation = Observation()
+    rows.observe(observation, *digest.metrics(rows.schema)).write.format("noop").mode("overwrite").save()
+    return digest.digest(observation.get)
+
+
+def sweep(home: Home, stream: str, head: int, incarnation: Incarnation, published: frozenset[str]) -> int:
+    """Remove what older, fenced incarnations wrote at or after ``head`` and never published; returns how many."""
+    folder = home.streams / stream
+    removed = 0
+    for attempt in folder.iterdir() if folder.exists() else ():
+        epoch, owner = (int(part) for part in attempt.name.split("-")[:2])
+        if epoch >= head and owner < incarnation and str(attempt.relative_to(home.root)) not in published:
+            shutil.rmtree(attempt)
+            removed += 1
+    return removed
