@@ -1,13 +1,14 @@
 """Rekindle: PySpark streaming pipelines whose output survives whatever dies.
 
-    import rekindle as rk
+import rekindle as rk
 
-    pipeline = rk.Pipeline("words")
-    pipeline.source("lines", rk.sources.Files("in", format="json", schema="ts timestamp, line string"))
+pipeline = rk.Pipeline("words")
+pipeline.source("lines", rk.sources.Files("in", format="json", schema="ts timestamp, line string"))
 """
 
 from rekindle import sinks, sources
 from rekindle.errors import RekindleError
 from rekindle.pipeline import Pipeline, Settings
+from rekindle.streams.position import position
 
-__all__ = ["Pipeline", "RekindleError", "Settings", "sinks", "sources"]
+__all__ = ["Pipeline", "RekindleError", "Settings", "position", "sinks", "sources"]

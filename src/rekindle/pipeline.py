@@ -115,9 +115,7 @@ class Pipeline:
         self.streams: dict[str, StreamDeclaration] = {}
         self.sinks: dict[str, SinkDeclaration] = {}
 
-    def source(
-        self, name: str, source: Source, *, node: str = DEFAULT_NODE, rows_max: int = 1_000_000
-    ) -> None:
+    def source(self, name: str, source: Source, *, node: str = DEFAULT_NODE, rows_max: int = 1_000_000) -> None:
         """Declare the stream ``name``, fed from outside. An epoch takes at most about ``rows_max`` rows."""
         place = _caller()
         self._check_new(name, place)
@@ -131,6 +129,8 @@ class Pipeline:
     @overload
     def stream(
         self,
+        operator: None = None,
+        /,
         *,
         name: str | None = ...,
         output_mode: str = ...,
@@ -209,8 +209,9 @@ class Pipeline:
 
     def nodes(self) -> tuple[str, ...]:
         """The names of the nodes that the declarations ask for."""
-        declarations = [*self.sources.values(), *self.streams.values(), *self.sinks.values()]
-        return tuple(sorted({d.node for d in declarations}))
+        places = [d.node for d in self.sources.values()]
+        places += [d.node for d in self.streams.values()] + [d.node for d in self.sinks.values()]
+        return tuple(sorted(set(places)))
 
     def _check_new(self, name: str, place: Place) -> None:
         check_name(name, "stream", where=str(place))

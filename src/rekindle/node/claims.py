@@ -102,7 +102,9 @@ class Claims:
     def _read(self, claim: Claim) -> dict[str, list[Epoch]]:
         inputs = {}
         for name, span in claim.spans.items():
-            records = self._keeper.epochs(name, after=span.after, through=span.through) if span.through > span.after else []
+            records = (
+                self._keeper.epochs(name, after=span.after, through=span.through) if span.through > span.after else []
+            )
             if len(records) != span.through - span.after:
                 raise BrokenInvariant(
                     f"epochs that {claim.fragment} {claim.epoch} claims of stream {name!r} are not on record",

@@ -22,7 +22,9 @@ def spark_cause(error: BaseException) -> BaseException:
     mark = text.rfind("Traceback (most recent call last)")
     if mark >= 0:
         lines = text[mark:].splitlines()
-        end = next((i for i, line in enumerate(lines) if line.lstrip().startswith("at ") or not line.strip()), len(lines))
+        end = next(
+            (i for i, line in enumerate(lines) if line.lstrip().startswith("at ") or not line.strip()), len(lines)
+        )
         kept = lines[:end]
         return OperatorFailed(f"{kept[-1].strip()}\n" + "\n".join(kept))
     if isinstance(error, PySparkException):

@@ -27,6 +27,7 @@ from rekindle.state import checkpoint
 from rekindle.streams.writer import EpochWriter
 
 POLL_S = 0.02
+WATCH_S = 0.1
 REJECTED = StructType().add("origin", StringType()).add("reason", StringType()).add("row", StringType())
 REJECTED_ARROW = pa.schema([("origin", pa.string()), ("reason", pa.string()), ("row", pa.string())])
 
@@ -149,11 +150,10 @@ class SparkIngest(Worker):
         self._source = declaration.source
         self._folder = context.home.work / declaration.name / "source"
         self._raised: Exception | None = None
-        self._paused = False
 
     def work(self) -> None:
         context = self.context
-        self._raised, self._paused = None, False
+        self._raised = None
         self.epoch = EpochNumber(context.keeper.head(self.subject) + 1)
         self._check_checkpoint()
         reader = context.spark.newSession().readStream.format(self._source.format).options(**self._source.options)
@@ -162,10 +162,11 @@ class SparkIngest(Worker):
         writer = reader.load().writeStream.option("checkpointLocation", str(self._folder))
         query = writer.foreachBatch(self._batch).start()
         try:
-            while not query.awaitTermination(0.2):
-                if context.stopping.is_set() and (self._paused or query.status["message"].startswith("Waiting")):
+            while query.isActive:
+                if context.stopping.wait(WATCH_S) and not query.status["isTriggerActive"]:
                     return
-            raise SourceError(f"the query of source {self.subject!r} ended by itself")
+            error = query.exception()
+            raise error if error is not None else SourceError(f"the query of source {self.subject!r} ended by itself")
         finally:
             query.stop()
 
@@ -184,8 +185,6 @@ class SparkIngest(Worker):
         self.epoch = epoch = EpochNumber(batch + 1)
         if context.keeper.epoch(name, epoch) is not None:
             return  # published before a crash; Spark had not committed it
-        if context.stopping.is_set():
-            self._paused = True
         self._make_durable(batch)
         context.steps.at("before_claim", name, epoch)
         offsets = (self._folder / "offsets" / str(batch)).read_text().splitlines()[2:]

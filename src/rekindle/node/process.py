@@ -36,7 +36,7 @@ from rekindle.node.stateless import Stateless
 from rekindle.node.steps import Steps
 from rekindle.node.traits import Analysis, analyse, as_nullable
 from rekindle.node.worker import Context, Worker
-from rekindle.pipeline import Pipeline
+from rekindle.pipeline import Pipeline, Place
 from rekindle.plan import check
 from rekindle.sources.spark import Spark
 from rekindle.streams.writer import sweep
@@ -196,8 +196,9 @@ def workers_of(context: Context, node: str) -> list[Worker]:
 
 def record_streams(keeper: Keeper, pipeline: Pipeline, analysis: Analysis) -> None:
     """Put every published stream on record. Raises DeclarationError if one has another schema than before."""
-    published = {name: (name, (), pipeline.sources[name].place) for name in pipeline.sources}
+    published: dict[str, tuple[str, tuple[str, ...], Place]] = {}
     for name, source in pipeline.sources.items():
+        published[name] = (name, (), source.place)
         if source.source.has_rejects:
             published[name + REJECTED_SUFFIX] = (name, (), source.place)
     for fragment in analysis.fragments:

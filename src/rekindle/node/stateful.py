@@ -8,11 +8,13 @@ record already are computed for their state only; their digest is compared with 
 from __future__ import annotations
 
 import shutil
+import threading
+import time
 from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from rekindle.errors import BrokenInvariant
 from rekindle.keeper.records import Epoch, EpochNumber
@@ -26,7 +28,7 @@ from rekindle.state.inbox import Inbox
 from rekindle.streams.writer import EpochWriter, observe
 
 POLL_S = 0.02
-WATCH_S = 0.5
+WATCH_S = 0.1
 
 
 class Stateful(Worker):
@@ -37,11 +39,12 @@ class Stateful(Worker):
         self._rebuild = False
         self._work: Work | None = None
         self._raised: BaseException | None = None
-        self._drained = False
+        self._drained = threading.Event()
 
     def work(self) -> None:
         context, fragment = self.context, self._fragment
-        self._raised, self._work, self._drained = None, None, False
+        self._raised, self._work = None, None
+        self._drained.clear()
         self._claims = Claims(
             context.keeper,
             fragment,
@@ -135,7 +138,8 @@ class Stateful(Worker):
         if epoch > self._first:
             self._forget_others()
         self.epoch = EpochNumber(epoch + 1)
-        self._drained = self._show_next() is None
+        if self._show_next() is None:
+            self._drained.set()
 
     def _publish(self, rows: DataFrame, epoch: EpochNumber) -> None:
         context, name = self.context, self.subject
@@ -177,10 +181,14 @@ class Stateful(Worker):
 
     def _watch(self, query: StreamingQuery) -> None:
         """Until the query fails, or has committed its last batch before a stop."""
-        while not query.awaitTermination(POLL_S if self._drained else WATCH_S):
-            if self._drained and checkpoint.standing(self._checkpoint).epoch >= self.epoch - 1:
+        while query.isActive:
+            drained = self._drained.wait(WATCH_S)
+            if drained and checkpoint.standing(self._checkpoint).epoch >= self.epoch - 1:
                 return
-        raise BrokenInvariant(f"the query of {self.subject} ended by itself")
+            if drained:
+                time.sleep(POLL_S)
+        error = query.exception()
+        raise error if error is not None else BrokenInvariant(f"the query of {self.subject} ended by itself")
 
     def _forget_others(self) -> None:
         """Remove the folders of older replicas, once this one has committed an epoch of its own."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType, TimestampType
+from pyspark.sql.types import NullType, StructType, TimestampType
 
 from rekindle.errors import DeclarationError
 from rekindle.pipeline import Pipeline, StreamDeclaration
@@ -177,9 +177,8 @@ def _traits(stream: StreamDeclaration, frame: DataFrame, spark: SparkSession) ->
             nondeterministic["sample"] = None
         for reason in _nondeterminism(node):
             nondeterministic[reason] = None
-        if kind == "StreamingRelation":
-            if METADATA in [a.name() for a in _sequence(node.output())]:
-                positions.add(Path(node.dataSource().options().get("path").get()).name)
+        if kind == "StreamingRelation" and METADATA in [a.name() for a in _sequence(node.output())]:
+            positions.add(Path(node.dataSource().options().get("path").get()).name)
     _check_supported(stream, plan, spark)
     return Traits(tuple(stateful), tuple(nondeterministic), frozenset(positions & set(stream.inputs)), watermark)
 
@@ -192,13 +191,20 @@ def _check_supported(stream: StreamDeclaration, plan: Any, spark: SparkSession) 
         jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, mode)
     except PySparkException as error:
         raise DeclarationError(
-            f"Structured Streaming cannot run stream {stream.name!r} in {stream.output_mode} mode: {_first_line(error)}",
-            detail=str(stream.place),
+            f"Structured Streaming cannot run stream {stream.name!r} in {stream.output_mode} mode",
+            detail=f"{stream.place}: {_first_line(error)}",
             hint="Spark's own rule: change the operation, its watermark, or output_mode=...",
         ) from error
 
 
 def _check_columns(stream: StreamDeclaration, schema: StructType) -> None:
+    void = [f.name for f in schema.fields if isinstance(f.dataType, NullType)]
+    if void:
+        raise DeclarationError(
+            f"column {void[0]!r} of stream {stream.name!r} has no type",
+            detail=str(stream.place),
+            hint="give the null a type: F.lit(None).cast('string')",
+        )
     names = [f.name.lower() for f in schema.fields]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:

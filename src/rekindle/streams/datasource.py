@@ -51,7 +51,7 @@ class RekindleDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(self.options, schema)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return StreamReader(self.options, schema)
 
 
@@ -122,18 +122,16 @@ class StreamReader(DataSourceStreamReader):
             self._opened = Opened(self._options)
         return self._opened
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+    def initialOffset(self) -> dict[str, int]:
         return {"epoch": self._open().after}
 
-    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # noqa: N802
+    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]
         opened = self._open()
         return {"epoch": opened.keeper.head(opened.stream)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         opened = self._open()
-        return grouped(
-            opened.home, opened.keeper.epochs(opened.stream, after=start["epoch"], through=end["epoch"])
-        )
+        return grouped(opened.home, opened.keeper.epochs(opened.stream, after=start["epoch"], through=end["epoch"]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return rows_of(partition, self._schema)

@@ -25,7 +25,9 @@ LOW_BITS = 0xFFFFFFFF
 
 def metrics(schema: T.StructType) -> list[Column]:
     """The aggregates that one pass over an epoch observes."""
-    row_hash = F.xxhash64(*(canonical(_quoted(f.name), f.dataType) for f in schema.fields)) if schema.fields else F.lit(0)
+    row_hash = (
+        F.xxhash64(*(canonical(_quoted(f.name), f.dataType) for f in schema.fields)) if schema.fields else F.lit(0)
+    )
     columns = [
         F.count(F.lit(1)).alias(ROWS),
         F.sum(F.shiftrightunsigned(row_hash, 32)).alias(HIGH),
