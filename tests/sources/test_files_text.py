@@ -84,8 +84,9 @@ def test_malformed_json_lines_are_rejected_with_reason_origin_and_raw_row(bring:
 
 
 def test_malformed_csv_rows_are_rejected_with_reason_origin_and_raw_row(bring: Bring) -> None:
+    options = {"header": True, "escape": '"'}
     content = b'a,b\n1,x\n2\n3,y,z\nq,w\n\n5,"a, ""b"""\n99999999999,v\n7,\xc3\xa9\n'
-    batch = bring({"c+1.csv": content}, format="csv", schema="a int, b string", options={"header": True})
+    batch = bring({"c+1.csv": content}, format="csv", schema="a int, b string", options=options)
     assert [(r["a"], r["b"]) for r in batch.rows()] == [(1, "x"), (5, 'a, "b"'), (7, "é")]
     assert [(o, r) for o, _, r in batch.rejects] == [("c+1.csv", r) for r in ("2", "3,y,z", "q,w", "99999999999,v")]
     assert all("field" in reason for _, reason, _ in batch.rejects)

@@ -48,7 +48,8 @@ class Files(Source):
     ``path``       a folder that this host can see
     ``format``     parquet, json (one object a line) or csv
     ``schema``     DDL or a StructType. Parquet may leave it out: the oldest file's own schema is taken
-    ``options``    of Spark's JSON or CSV reader, for example ``{"header": True, "sep": ";"}``
+    ``options``    of Spark's JSON or CSV reader, with its defaults, for example ``{"header": True, "sep": ";"}``;
+                   add ``"escape": '"'`` where quotes are doubled inside quotes, as in RFC 4180
     ``pattern``    which names are taken, as in a shell: ``"*.json"``
     ``recursive``  walk the sub-folders as well (a link to a folder is not followed)
     ``settle_s``   a file is taken once it was last modified this long ago, or once two looks this long

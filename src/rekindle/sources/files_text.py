@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 from rekindle.errors import DeclarationError, SourceError
 from rekindle.sources.base import Batch
@@ -316,6 +316,6 @@ def _header(text: str, options: Mapping[str, str]) -> list[str] | None:
             if len(sep.encode()) > 1:
                 return [f.strip() for f in line.split(sep)]
             quote = options.get("quote", '"') or None
-            quoting = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
+            quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
             return [f.strip() for f in next(csv.reader([line], delimiter=sep, quotechar=quote, quoting=quoting))]
     return None

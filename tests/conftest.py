@@ -1,0 +1,5 @@
+"""The fixtures that every room of the tests may use."""
+
+from tests.spark import spark
+
+__all__ = ["spark"]
