@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from rekindle.supervisor.processes import MARK, start_ticks, this_host
+from tests.cli.conftest import Rekindle, Ward
+
+PROGRAM = (
+    "import subprocess, sys\n"
+    "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+    "print(child.pid, flush=True)\n"
+    "child.wait()"
+)
+
+
+@pytest.fixture
+def node(ward: Ward) -> Iterator[subprocess.Popen[str]]:
+    """A process that stands for a node, with a child of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, MARK: f"{ward.home.id}/{ward.node}"},
+    )
+    yield process
+    for child in psutil.Process(process.pid).children() if process.poll() is None else []:
+        child.kill()
+    process.kill()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def test_kills_the_node_and_what_it_started(rekindle: Rekindle, ward: Ward, node: subprocess.Popen[str]) -> None:
+    assert node.stdout is not None
+    child = psutil.Process(int(node.stdout.readline()))
+    ward.keeper.present(ward.node, host=this_host(), pid=node.pid, pid_started=start_ticks(node.pid) or 0)
+    answer = rekindle("kill", "main", "--json", "--home", ward.home.root)
+    assert answer.code == 0
+    assert answer.json == {"node": "main", "incarnation": ward.node, "pid": node.pid, "processes": 2}
+    assert node.wait(10) == -signal.SIGKILL
+    psutil.wait_procs([child], timeout=10)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    assert [event.kind for event in ward.keeper.events()][-1] == "node_killed_by_hand"
+
+
+def test_a_reused_process_id_is_not_killed(rekindle: Rekindle, ward: Ward, node: subprocess.Popen[str]) -> None:
+    ward.keeper.present(ward.node, host=this_host(), pid=node.pid, pid_started=(start_ticks(node.pid) or 0) - 1)
+    answer = rekindle("kill", "main", "--home", ward.home.root)
+    assert answer.code == 1
+    assert f"its process {node.pid} is gone" in answer.err
+    assert node.poll() is None
+
+
+def test_a_process_that_ended_is_said_to_be_gone(rekindle: Rekindle, ward: Ward, node: subprocess.Popen[str]) -> None:
+    ward.keeper.present(ward.node, host=this_host(), pid=node.pid, pid_started=start_ticks(node.pid) or 0)
+    psutil.Process(node.pid).children()[0].kill() if psutil.Process(node.pid).children() else None
+    node.kill()
+    node.wait()
+    answer = rekindle("kill", "main", "--home", ward.home.root)
+    assert answer.code == 1
+    assert "is gone" in answer.err
+
+
+def test_a_node_of_another_host_is_left_alone(rekindle: Rekindle, ward: Ward, node: subprocess.Popen[str]) -> None:
+    ward.keeper.present(ward.node, host="elsewhere", pid=node.pid, pid_started=start_ticks(node.pid) or 0)
+    answer = rekindle("kill", "main", "--home", ward.home.root)
+    assert answer.code == 1
+    assert "runs on another host" in answer.err
+    assert node.poll() is None
+
+
+def test_a_node_that_does_not_run(rekindle: Rekindle, ward: Ward) -> None:
+    ward.keeper.leave(ward.node)
+    answer = rekindle("kill", "main", "--home", ward.home.root)
+    assert answer.code == 1
+    assert "does not run" in answer.err
+
+
+@pytest.mark.parametrize("name", ["../main", "1", "mian"])
+def test_what_is_no_node_is_refused(rekindle: Rekindle, ward: Ward, name: str) -> None:
+    assert rekindle("kill", name, "--home", ward.home.root).code == 2

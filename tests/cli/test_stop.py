@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from itertools import count
+
+import pytest
+
+from rekindle.cli.opened import supervisor_pid
+from rekindle.cli.stop import Stopping, terminate
+from rekindle.errors import RekindleError
+from rekindle.supervisor.processes import start_ticks, this_host
+from tests.cli.conftest import Rekindle, Ward
+
+HOLDER = (
+    "import sys, time\nfrom pathlib import Path\nfrom rekindle.home import HomeLock, open_home\n"
+    "lock = HomeLock(open_home(Path(sys.argv[1])))\nprint('held', flush=True)\ntime.sleep(600)"
+)
+
+
+def test_nothing_runs(rekindle: Rekindle, ward: Ward) -> None:
+    ward.keeper.leave(ward.node)
+    answer = rekindle("stop", "--home", ward.home.root)
+    assert (answer.code, answer.out) == (0, "nothing runs on this home\n")
+
+
+def test_a_node_is_asked_and_waited_for(ward: Ward) -> None:
+    ward.keeper.present(ward.node, host=this_host(), pid=os.getpid(), pid_started=start_ticks(os.getpid()) or 0)
+    wants: list[str] = []
+
+    def sleep(_: float) -> None:
+        wants.append(ward.keeper.beat(ward.node, {}))
+        if len(wants) == 3:
+            ward.keeper.leave(ward.node)
+
+    told: list[str] = []
+    ticks = count()
+    stopping = Stopping(ward.home, ward.keeper, sleep=sleep, monotonic=lambda: float(next(ticks)))
+    assert stopping.run(60, tell=told.append) == ["main"]
+    assert wants == ["drain"] * 3
+    assert len(told) == 1 and told[0].startswith("waiting for main")
+
+
+def test_a_node_that_stays_is_named(ward: Ward) -> None:
+    ward.keeper.present(ward.node, host=this_host(), pid=os.getpid(), pid_started=start_ticks(os.getpid()) or 0)
+    ticks = count(step=10)
+    stopping = Stopping(ward.home, ward.keeper, sleep=lambda _: None, monotonic=lambda: float(next(ticks)))
+    with pytest.raises(RekindleError, match="not everything ended") as late:
+        stopping.run(60, tell=lambda _: None)
+    assert f"main (incarnation {ward.node}, process {os.getpid()})" in late.value.detail
+    assert [member.state for member in ward.keeper.members()] == ["starting"], "nothing was fenced or killed"
+
+
+def test_a_node_whose_process_is_gone_is_not_waited_for(rekindle: Rekindle, ward: Ward) -> None:
+    ward.keeper.present(ward.node, host=this_host(), pid=os.getpid(), pid_started=1)
+    answer = rekindle("stop", "--json", "--home", ward.home.root)
+    assert answer.json == {"stopped": ["main"]}
+    assert ward.keeper.members() == []
+
+
+def test_a_supervisor_is_asked_to_end(rekindle: Rekindle, ward: Ward) -> None:
+    ward.keeper.leave(ward.node)
+    command = [sys.executable, "-c", HOLDER, str(ward.home.root)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_env()) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        assert supervisor_pid(ward.home) == holder.pid
+        answer = rekindle("stop", "--home", ward.home.root)
+        assert answer.code == 0
+        assert holder.wait(10) == -signal.SIGTERM
+
+
+def test_only_the_holder_of_the_home_is_asked(ward: Ward) -> None:
+    """The id in the lock file may by now belong to anybody: here, to the test itself."""
+    (ward.home.root / "supervisor.lock").write_text(f"{os.getpid()}\n")
+    assert supervisor_pid(ward.home) is None
+    assert terminate(ward.home, os.getpid()) is False
+
+
+@pytest.mark.parametrize("timeout", ["soon", "30", "0s"])
+def test_a_bad_timeout_is_refused(rekindle: Rekindle, ward: Ward, timeout: str) -> None:
+    answer = rekindle("stop", "--timeout", timeout, "--home", ward.home.root)
+    assert answer.code == 2
+    assert "--timeout" in answer.err
+
+
+def _env() -> dict[str, str]:
+    from pathlib import Path
+
+    import rekindle
+
+    return {**os.environ, "PYTHONPATH": str(Path(rekindle.__path__[0]).parent)}
