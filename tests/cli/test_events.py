@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.cli.conftest import Rekindle, Ward
 
 
@@ -25,16 +27,11 @@ def test_json_lines_by_kind_and_after_an_id(rekindle: Rekindle, ward: Ward) -> N
     assert [json.loads(line)["detail"]["i"] for line in rest.lines] == [2, 4]
 
 
-def test_more_than_one_page(rekindle: Rekindle, ward: Ward, monkeypatch: object) -> None:
+def test_more_than_one_page(rekindle: Rekindle, ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(7):
         ward.keeper.event("made_up", "i", i=i)
-    from rekindle.cli import events
-
-    page, events._PAGE = events._PAGE, 3
-    try:
-        answer = rekindle("events", "--json", "--kind", "made_up", "--home", ward.home.root)
-    finally:
-        events._PAGE = page
+    monkeypatch.setattr("rekindle.cli.events._PAGE", 3)
+    answer = rekindle("events", "--json", "--kind", "made_up", "--home", ward.home.root)
     assert [json.loads(line)["detail"]["i"] for line in answer.lines] == list(range(7))
 
 

@@ -62,9 +62,11 @@ def test_a_reused_process_id_is_not_killed(rekindle: Rekindle, ward: Ward, node:
 
 def test_a_process_that_ended_is_said_to_be_gone(rekindle: Rekindle, ward: Ward, node: subprocess.Popen[str]) -> None:
     ward.keeper.present(ward.node, host=this_host(), pid=node.pid, pid_started=start_ticks(node.pid) or 0)
-    psutil.Process(node.pid).children()[0].kill() if psutil.Process(node.pid).children() else None
+    assert node.stdout is not None
+    child = psutil.Process(int(node.stdout.readline()))
     node.kill()
     node.wait()
+    child.kill()
     answer = rekindle("kill", "main", "--home", ward.home.root)
     assert answer.code == 1
     assert "is gone" in answer.err

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from rekindle.home import HomeLock
 from tests.cli.conftest import Rekindle, Ward, words
 
@@ -32,8 +34,8 @@ def test_a_running_supervisor_is_seen_and_not_disturbed(rekindle: Rekindle, ward
     assert rekindle("status", "--home", ward.home.root, "--json").json["supervisor_pid"] is None
 
 
-def test_the_home_comes_from_the_environment(rekindle: Rekindle, ward: Ward, monkeypatch: object) -> None:
-    os.environ["REKINDLE_HOME"] = str(ward.home.root)  # the fixture of rekindle puts it back
+def test_the_home_comes_from_the_environment(rekindle: Rekindle, ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REKINDLE_HOME", str(ward.home.root))
     assert rekindle("status", "--json").json["home"] == str(ward.home.root)
 
 

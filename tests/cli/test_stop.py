@@ -5,9 +5,11 @@ import signal
 import subprocess
 import sys
 from itertools import count
+from pathlib import Path
 
 import pytest
 
+from rekindle.cli import stop
 from rekindle.cli.opened import supervisor_pid
 from rekindle.cli.stop import Stopping, terminate
 from rekindle.errors import RekindleError
@@ -87,8 +89,4 @@ def test_a_bad_timeout_is_refused(rekindle: Rekindle, ward: Ward, timeout: str) 
 
 
 def _env() -> dict[str, str]:
-    from pathlib import Path
-
-    import rekindle
-
-    return {**os.environ, "PYTHONPATH": str(Path(rekindle.__path__[0]).parent)}
+    return {**os.environ, "PYTHONPATH": str(Path(stop.__file__).parents[2])}
