@@ -131,9 +131,9 @@ def _is_theirs(name: str, file: Path) -> bool:
 def _pickle_by_value(module: ModuleType) -> None:
     """Functions of the file travel to Spark's Python workers whole: the workers have no such module."""
     if "pyspark" in sys.modules:
-        from pyspark import cloudpickle  # type: ignore[attr-defined]
+        from pyspark import cloudpickle
 
-        cloudpickle.register_pickle_by_value(module)
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _the_pipeline(module: ModuleType, file: Path) -> Pipeline:

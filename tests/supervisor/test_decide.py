@@ -34,13 +34,15 @@ LIFE = Life("a", ONE)
 LEFT = replace(LIFE, standing=Standing.LEFT)
 FENCED = replace(LIFE, standing=Standing.FENCED)
 HUNG = replace(FENCED, hung=True)
-DEAD = {"seen": Seen.GONE}
 
 ROWS: dict[str, tuple[list[Life], list[Action]]] = {
     "nothing there": ([], [Start("a")]),
     "all well": ([LIFE], []),
     "slow but beating": ([replace(LIFE, quiet_s=9.9)], []),
-    "lease runs out": ([replace(LIFE, quiet_s=10.1)], [Fence("a", ONE, "no heartbeat for 10 s", hung=True, death=True)]),
+    "lease runs out": (
+        [replace(LIFE, quiet_s=10.1)],
+        [Fence("a", ONE, "no heartbeat for 10 s", hung=True, death=True)],
+    ),
     "slow start": ([replace(LIFE, beaten=False, quiet_s=119)], []),
     "never up": (
         [replace(LIFE, beaten=False, quiet_s=121)],
@@ -51,32 +53,35 @@ ROWS: dict[str, tuple[list[Life], list[Action]]] = {
         [Fence("a", ONE, "no heartbeat for 10 s", hung=True, death=True)],
     ),
     "killed": (
-        [replace(LIFE, **DEAD, exit_code=-9)],
+        [replace(LIFE, seen=Seen.GONE, exit_code=-9)],
         [Fence("a", ONE, "killed by signal 9", death=True)],
     ),
-    "gone, not a child": ([replace(LIFE, **DEAD)], [Fence("a", ONE, "its process is gone", death=True)]),
+    "gone, not a child": ([replace(LIFE, seen=Seen.GONE)], [Fence("a", ONE, "its process is gone", death=True)]),
     "refused": (
-        [replace(LIFE, **DEAD, exit_code=2)],
+        [replace(LIFE, seen=Seen.GONE, exit_code=2)],
         [Fence("a", ONE, "exited with code 2", death=True), Refuse("a", ONE)],
     ),
     "killed while draining": (
-        [replace(LIFE, **DEAD, exit_code=-15, asked_s=1)],
+        [replace(LIFE, seen=Seen.GONE, exit_code=-15, asked_s=1)],
         [Fence("a", ONE, "killed by signal 15", death=False)],
     ),
-    "fenced, its JVM is left": ([replace(FENCED, **DEAD, remains=True)], [Kill("a", ONE, "its process is gone")]),
-    "fenced, its JVM is being killed": ([replace(FENCED, **DEAD, remains=True, killed=True)], []),
-    "fenced, nothing left": ([replace(FENCED, **DEAD)], [Forget("a", ONE), Start("a")]),
+    "fenced, its JVM is left": (
+        [replace(FENCED, seen=Seen.GONE, remains=True)],
+        [Kill("a", ONE, "its process is gone")],
+    ),
+    "fenced, its JVM is being killed": ([replace(FENCED, seen=Seen.GONE, remains=True, killed=True)], []),
+    "fenced, nothing left": ([replace(FENCED, seen=Seen.GONE)], [Forget("a", ONE), Start("a")]),
     "hung, just fenced": ([HUNG], [Start("a")]),
     "hung for long": ([replace(HUNG, over_s=60)], [Kill("a", ONE, "it is fenced"), Start("a")]),
     "hung, then ended, its JVM is left": (
-        [replace(HUNG, **DEAD, remains=True)],
+        [replace(HUNG, seen=Seen.GONE, remains=True)],
         [Kill("a", ONE, "its process is gone"), Start("a")],
     ),
     "fenced elsewhere": ([replace(FENCED, seen=Seen.ELSEWHERE)], [Forget("a", ONE), Start("a")]),
     "left, still exiting": ([LEFT], []),
     "left, does not exit": ([replace(LEFT, over_s=10)], [Kill("a", ONE, "it left, but did not exit")]),
-    "left as asked": ([replace(LEFT, **DEAD, asked_s=1)], [Forget("a", ONE), Start("a")]),
-    "left unasked": ([replace(LEFT, **DEAD, exit_code=0)], [Died("a", ONE, "exited with code 0"), Start("a")]),
+    "left as asked": ([replace(LEFT, seen=Seen.GONE, asked_s=1)], [Forget("a", ONE), Start("a")]),
+    "left unasked": ([replace(LEFT, seen=Seen.GONE, exit_code=0)], [Died("a", ONE, "exited with code 0"), Start("a")]),
     "code changed": ([replace(LIFE, current=False)], [Drain("a", ONE, "the pipeline's code has changed")]),
     "code changed, draining": ([replace(LIFE, current=False, asked_s=1)], []),
     "does not drain": ([replace(LIFE, asked_s=30)], [Fence("a", ONE, "not drained after 30 s")]),

@@ -139,9 +139,7 @@ def test_another_homes_processes_are_not_ours(processes: Processes, tmp_path: Pa
 
 def test_wake_ends_a_wait(processes: Processes) -> None:
     processes.wake()
-    before_s = time.monotonic()
-    processes.wait(60)
-    assert time.monotonic() - before_s < 30  # it did not wait for its time to be over
+    processes.wait(10_000)  # far longer than a test may take
 
 
 def test_a_command_that_is_not_there(processes: Processes, tmp_path: Path) -> None:

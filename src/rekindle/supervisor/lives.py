@@ -89,4 +89,5 @@ def adopted(member: Member, processes: Processes, *, host: str, code: str, log: 
         beaten=member.beats > 0,
         ready=member.report.get("phase") == "ready",
         presented=bool(member.pid),
+        asked_at_s=now_s if member.want == "drain" else None,
     )

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from rekindle.errors import DeclarationError
+
 _BYTES_MAX = 16_384
+_ERROR = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ ERROR \S+ ")
+_HINT = "Hint: "
 
 
 def tail(log: Path, lines_max: int = 40) -> list[str]:
@@ -20,9 +26,23 @@ def tail(log: Path, lines_max: int = 40) -> list[str]:
     return [line.rstrip() for line in text.splitlines() if line.strip()][-lines_max:]
 
 
-def complaint(log: Path) -> list[str]:
-    """What a node that refused its pipeline file had to say: at least one line."""
-    return tail(log, 12) or ["a node refused the pipeline file, and did not say why"]
+def complaint(lines: Sequence[str]) -> DeclarationError:
+    """The error that a node ended with, from the end of its log: what it logged last as an error, taken apart
+    again into its primary line, detail and hint; or else its last lines as they are.
+    """
+    starts = [number for number, line in enumerate(lines) if _ERROR.match(line)]
+    if not starts:
+        told = list(lines[-12:])
+        return DeclarationError("a node refused the pipeline file", detail="\n".join(told))
+    primary = lines[starts[-1]][_end_of_match(lines[starts[-1]]) :]
+    rest = list(lines[starts[-1] + 1 :])
+    hint = next((line.removeprefix(_HINT) for line in rest if line.startswith(_HINT)), "")
+    return DeclarationError(primary, detail="\n".join(line for line in rest if not line.startswith(_HINT)), hint=hint)
+
+
+def _end_of_match(line: str) -> int:
+    match = _ERROR.match(line)
+    return 0 if match is None else match.end()
 
 
 def without_secrets(line: str, keeper_url: str | None) -> str:

@@ -273,9 +273,8 @@ class Supervisor:
                 self._give_up(node, deaths)
             case d.Refuse(node, incarnation):
                 self._histories[node] = replace(self._history(node), refused=True)
-                message = self._scrubbed(complaint(self._known[incarnation].log))
-                self.refusal = DeclarationError(message[0], detail="\n".join(message[1:]))
-                self._note("node_refused", node, incarnation=incarnation, reason=message[0])
+                self.refusal = complaint(self._scrubbed(tail(self._known[incarnation].log)))
+                self._note("node_refused", node, incarnation=incarnation, reason=self.refusal.primary)
 
     def _start(self, node: str) -> None:
         if node not in self._progress:
@@ -342,7 +341,9 @@ class Supervisor:
         last = self._last[node]
         reason = f"node {node!r} died {deaths} times without a new epoch in between"
         text = "\n".join(self._scrubbed(tail(last.log)))
-        self._keeper.record_failure(node, EpochNumber(0), reason=reason, traceback=text, by=last.incarnation)
+        self._keeper.record_failure(
+            f"node {node}", EpochNumber(0), reason=reason, traceback=text, by=last.incarnation
+        )
         self._histories[node] = replace(self._history(node), given_up=True)
         self._note("node_given_up", node, incarnation=last.incarnation, deaths=deaths, log=str(last.log.name))
 
