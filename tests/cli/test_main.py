@@ -155,6 +155,21 @@ def test_a_reader_that_goes_away_is_no_error(ward: Ward, args: list[str]) -> Non
     assert complaint == b""
 
 
+@pytest.mark.parametrize(
+    "args", [["status"], ["status", "--json"], ["read", "lines"], ["events"], ["read", "none", "--json"]]
+)
+def test_a_reader_that_never_was_is_no_error(ward: Ward, args: list[str]) -> None:
+    ward.stream("lines")
+    ward.publish("lines", words("a"))
+    ward.keeper.event("made_up", "nobody")
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "rekindle", *args, "--home", str(ward.home.root)]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, env=_env(), check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (2 if "none" in args else 0, b"")
+
+
 def _env() -> dict[str, str]:
     source = Path(main.__file__).parents[2]
     return {**os.environ, "PYTHONPATH": str(source)}

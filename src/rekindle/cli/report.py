@@ -7,12 +7,15 @@ import re
 import sys
 import tempfile
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from rekindle.errors import RekindleError
 from rekindle.home import without_password
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -35,6 +38,17 @@ def print_json(value: Any) -> None:
 def print_line(text: str = "") -> None:
     """One line of stdout, as it is: never wrapped."""
     sys.stdout.write(text + "\n")
+
+
+def out() -> Console:
+    """Stdout for tables. A reader that went away is for the caller to see, not for Rich to end the process."""
+    from rich.console import Console
+
+    class Out(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Out(highlight=False)
 
 
 def note(text: str) -> None:

@@ -7,7 +7,7 @@ import time
 from rekindle.cli.facts import Watch
 from rekindle.cli.opened import opened, supervisor_pid
 from rekindle.cli.options import DEFAULT_HOME, HomeOption, JsonOption, KeeperOption
-from rekindle.cli.report import print_json
+from rekindle.cli.report import out, print_json
 
 
 def status(home: HomeOption = DEFAULT_HOME, keeper: KeeperOption = None, as_json: JsonOption = False) -> None:
@@ -24,9 +24,7 @@ def status(home: HomeOption = DEFAULT_HOME, keeper: KeeperOption = None, as_json
         }
         print_json({**about, **facts.to_json()})
         return
-    from rich.console import Console
-
     from rekindle.cli.live import render
 
     who = f"supervisor: process {supervisor}" if supervisor else "no supervisor runs"
-    Console(highlight=False).print(render(facts, title=f"{place.pipeline}  ({place.root}, {who})"))
+    out().print(render(facts, title=f"{place.pipeline}  ({place.root}, {who})"))
