@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from rekindle.keeper.address import parse, schema_name
+from rekindle.keeper.founding import check_admission, found
+from rekindle.keeper.line import Line
+from rekindle.keeper.lives import Lives
+from rekindle.keeper.notes import Notes
 from rekindle.keeper.records import (
     Claim,
     Epoch,
@@ -18,6 +25,11 @@ from rekindle.keeper.records import (
     Span,
     StreamRecord,
 )
+from rekindle.keeper.rows import legible
+from rekindle.keeper.schema import tables
+from rekindle.keeper.store import Store
+from rekindle.keeper.tally import Dialect
+from rekindle.keeper.waiting import PostgresWatch, SqliteWatch, Watch
 
 
 class Keeper:
@@ -28,48 +40,71 @@ class Keeper:
     """
 
     def __init__(self, url: str, *, home_id: str, pipeline: str, clock: Callable[[], float], patience_s: float) -> None:
-        raise NotImplementedError
+        address = parse(url)
+        schema = None if address.kind == "sqlite" else schema_name(pipeline)
+        described = tables(schema)
+        dialect = Dialect(described, channel=schema)
+        self._clock = clock
+        self._lives = Lives(described, dialect)
+        self._line = Line(described, dialect, self._lives)
+        self._notes = Notes(described, dialect, self._lives, self._line)
+        self._store = Store(address, patience_s=patience_s)
+        self._watch: Watch
+        if schema is None:
+            self._watch = SqliteWatch(self._store.sqlite_connection)
+        else:
+            self._watch = PostgresWatch(self._store.postgres_connection, schema)
+        try:
+            check_admission(self._store)
+            found(self._store, described, home_id=home_id, pipeline=pipeline)
+        except BaseException:
+            self._store.close()
+            raise
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of the database. Those who wait return at once; calling a verb afterwards is a mistake."""
+        self._watch.close()
+        self._store.close()
 
     # -- nodes -------------------------------------------------------------------------------------
 
     def enlist(self, node: str, *, code: str) -> Incarnation:
         """A new incarnation of ``node``, state 'starting', want 'run'. Every older one of it is fenced."""
-        raise NotImplementedError
+        return self._store.write(lambda tx: self._lives.enlist(tx, node, code, self._clock()))
 
     def present(self, by: Incarnation, *, host: str, pid: int, pid_started: int) -> None:
         """The process of an incarnation introduces itself (or its supervisor does). Raises Fenced."""
-        raise NotImplementedError
+        self._store.write(lambda tx: self._lives.present(tx, by, host, pid, pid_started))
 
     def beat(self, by: Incarnation, report: Mapping[str, Any]) -> str:
         """Count a heartbeat, state becomes 'running'; returns what is wanted: 'run' or 'drain'. Raises Fenced."""
-        raise NotImplementedError
+        return self._store.write(lambda tx: self._lives.beat(tx, by, report))
 
     def want(self, incarnation: Incarnation, what: str) -> None:
         """Set what an incarnation is wanted to do: 'run' or 'drain'."""
-        raise NotImplementedError
+        self._store.write(lambda tx: self._lives.want(tx, incarnation, what))
 
     def leave(self, by: Incarnation) -> None:
         """A clean goodbye: state 'left'. A fenced incarnation stays fenced."""
-        raise NotImplementedError
+        self._store.write(lambda tx: self._lives.leave(tx, by))
 
     def fence(self, incarnation: Incarnation, why: str) -> bool:
         """From now on this incarnation claims, publishes and delivers nothing. False if it had left or was fenced."""
-        raise NotImplementedError
+        call = uuid.uuid4().hex
+        return self._store.write(lambda tx: self._lives.fence(tx, incarnation, legible(why), call))
 
     def members(self, *, live: bool = True) -> list[Member]:
         """Incarnations that are starting or running (``live``), or all there ever were, oldest first."""
-        raise NotImplementedError
+        return self._store.read(lambda connection: self._lives.members(connection, live))
 
     # -- streams -----------------------------------------------------------------------------------
 
     def record_stream(self, record: StreamRecord) -> StreamRecord:
         """Insert if absent; returns the record in force."""
-        raise NotImplementedError
+        return self._store.write(lambda tx: self._line.record_stream(tx, record))
 
     def streams(self) -> dict[str, StreamRecord]:
-        raise NotImplementedError
+        return self._store.read(self._line.streams)
 
     # -- claim and publish -------------------------------------------------------------------------
 
@@ -82,7 +117,9 @@ class Keeper:
         (checked as epoch numbers against its head), otherwise a source's (checked only for ``after`` equal to
         the last ``through``).
         """
-        raise NotImplementedError
+        claim = self._store.write(lambda tx: self._line.claim(tx, fragment, epoch, spans, by, self._clock()))
+        self._watch.nudge()
+        return claim
 
     def publish(
         self, fragment: str, epoch: EpochNumber, outputs: Mapping[str, Output], *, by: Incarnation
@@ -93,74 +130,85 @@ class Keeper:
         so that a lost answer can be asked again. Raises Fenced, and BrokenInvariant if the epoch is not
         claimed, or not the next one of each of the streams.
         """
-        raise NotImplementedError
+        published = self._store.write(lambda tx: self._line.publish(tx, fragment, epoch, outputs, by, self._clock()))
+        self._watch.nudge()
+        return published
 
     def claim_of(self, fragment: str, epoch: EpochNumber) -> Claim | None:
-        raise NotImplementedError
+        return self._store.read(lambda connection: self._line.claim_of(connection, fragment, epoch))
 
     def last_claim(self, fragment: str) -> Claim | None:
-        raise NotImplementedError
+        return self._store.read(lambda connection: self._line.last_claim(connection, fragment))
 
     def claims(self, fragment: str, *, after: int = 0) -> Iterator[Claim]:
         """Claims in order of epoch, read in pages."""
-        raise NotImplementedError
+        while True:
+            page = self._store.read(partial(self._line.claims, fragment=fragment, after=after))
+            yield from page
+            if not page:
+                return
+            after = page[-1].epoch
 
     def head(self, stream: str) -> EpochNumber:
         """The newest published epoch, 0 if none."""
-        raise NotImplementedError
+        return self._store.read(lambda connection: self._line.head(connection, stream))
 
     def heads(self) -> dict[str, Epoch]:
         """The newest epoch of every stream that has one."""
-        raise NotImplementedError
+        return self._store.read(self._line.heads)
 
     def epoch(self, stream: str, epoch: EpochNumber) -> Epoch | None:
-        raise NotImplementedError
+        return self._store.read(lambda connection: self._line.epoch(connection, stream, epoch))
 
     def epochs(self, stream: str, *, after: int, through: int | None = None, limit: int | None = None) -> list[Epoch]:
         """Published epochs in (after, through], in order."""
-        raise NotImplementedError
+        return self._store.read(lambda connection: self._line.epochs(connection, stream, after, through, limit))
 
     # -- sinks -------------------------------------------------------------------------------------
 
     def delivered(self, sink: str) -> EpochNumber:
         """The newest epoch that the sink took, 0 if none."""
-        raise NotImplementedError
+        return self._store.read(lambda connection: self._notes.delivered(connection, sink))
 
     def record_delivery(self, sink: str, stream: str, epoch: EpochNumber, *, by: Incarnation) -> None:
         """The sink has ``epoch``. Must be the next one, or already recorded (a repeat). Raises Fenced."""
-        raise NotImplementedError
+        self._store.write(lambda tx: self._notes.record_delivery(tx, sink, stream, epoch, by, self._clock()))
+        self._watch.nudge()
 
     # -- failures ----------------------------------------------------------------------------------
 
     def record_attempt(self, subject: str, epoch: EpochNumber, *, by: Incarnation) -> int:
         """Count a failed attempt at an epoch; returns how many there were, over all incarnations."""
-        raise NotImplementedError
+        key = uuid.uuid4().hex
+        return self._store.write(lambda tx: self._notes.record_attempt(tx, key, subject, epoch, by, self._clock()))
 
-    def record_failure(
-        self, subject: str, epoch: EpochNumber, *, reason: str, traceback: str, by: Incarnation
-    ) -> None:
+    def record_failure(self, subject: str, epoch: EpochNumber, *, reason: str, traceback: str, by: Incarnation) -> None:
         """A fragment or a sink stopped for good. Replaces an older failure of it."""
-        raise NotImplementedError
+        self._store.write(
+            lambda tx: self._notes.record_failure(tx, subject, epoch, reason, traceback, by, self._clock())
+        )
 
     def clear_failures(self) -> None:
         """A new run tries again: forget failures and attempts."""
-        raise NotImplementedError
+        self._store.write(self._notes.clear_failures)
 
     def failures(self) -> list[Failure]:
-        raise NotImplementedError
+        return self._store.read(self._notes.failures)
 
     # -- events ------------------------------------------------------------------------------------
 
     def event(self, kind: str, subject: str, **detail: Any) -> None:
         """Note something that happened, for people."""
-        raise NotImplementedError
+        key = uuid.uuid4().hex
+        now_s = self._clock()
+        self._store.write(lambda tx: self._notes.event(tx, key, kind, subject, detail, now_s))
 
     def events(self, *, after: int = 0, limit: int | None = None, kinds: Sequence[str] = ()) -> list[Event]:
-        raise NotImplementedError
+        return self._store.read(lambda connection: self._notes.events(connection, after, limit, kinds))
 
     # -- waiting -----------------------------------------------------------------------------------
 
     def wait(self, seen: int, timeout_s: float) -> int:
         """Return soon after something was claimed, published or delivered since ``seen``; at the latest after
         ``timeout_s``. Returns a token for the next call; start with 0. May return early."""
-        raise NotImplementedError
+        return self._watch.wait(seen, timeout_s)
