@@ -19,6 +19,8 @@ from tests.sources.collect import Collected
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 Bring = Callable[..., Collected]
 
 
@@ -149,7 +151,9 @@ def test_compressed_files_are_read_and_broken_ones_rejected(bring: Bring) -> Non
 
 def test_empty_and_blank_files_are_no_rows(bring: Bring) -> None:
     for format in ("json", "csv"):
-        batch = bring({f"1.{format}": b"", f"2.{format}": b"\n\n"}, format=format, schema="a int", pattern=f"*.{format}")
+        batch = bring(
+            {f"1.{format}": b"", f"2.{format}": b"\n\n"}, format=format, schema="a int", pattern=f"*.{format}"
+        )
         assert batch.rows() == [] and batch.rejects == []
 
 

@@ -42,19 +42,19 @@ class ConsoleWriter(Writer):
         from rich.text import Text
 
         shown = _first(delivery, self.rows)
-        title = (
-            f"{delivery.stream} · epoch {delivery.epoch} · {delivery.rows} {'row' if delivery.rows == 1 else 'rows'}"
-        )
-        table = Table(title=Text(title), title_justify="left")
+        count = f"{delivery.rows} {'row' if delivery.rows == 1 else 'rows'}"
+        table = Table()
         for name in delivery.schema.names:
             table.add_column(Text(name), overflow="fold")
         for row in shown:
             # Text, not str: a value such as "[red]" is data, not markup.
             table.add_row(*[Text("" if value is None else str(value)) for value in row])
-        if delivery.rows > len(shown):
-            table.caption = Text(f"and {delivery.rows - len(shown)} more")
         terminal = Terminal(file=self.file)
-        terminal.print(table)
+        terminal.print(Text(f"{delivery.stream} · epoch {delivery.epoch} · {count}", style="bold"))
+        if shown:
+            terminal.print(table)
+            if delivery.rows > len(shown):
+                terminal.print(Text(f"and {delivery.rows - len(shown)} more"))
 
 
 def _first(delivery: Delivery, rows: int) -> list[tuple[Any, ...]]:

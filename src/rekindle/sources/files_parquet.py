@@ -60,9 +60,10 @@ def bring(files: Sequence[tuple[str, Path, int]], schema: StructType, batch: Bat
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
-    from pyspark.sql.pandas.types import to_arrow_schema
 
-    wanted = to_arrow_schema(schema, timezone="UTC")
+    from rekindle.streams.arrow import arrow_schema
+
+    wanted = arrow_schema(schema)
     for name, path, _ in files:
         try:
             with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:

@@ -44,6 +44,7 @@ class Spark(Source):
         self.declared_schema = schema
 
     def schema(self, spark: SparkSession) -> Any:
+        from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
         stream = spark.readStream.format(self.format).options(**self.options)
@@ -51,12 +52,14 @@ class Spark(Source):
             stream = stream.schema(self.declared_schema)
         try:
             return stream.load().schema
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:
+            # Not chained: Spark's own message may hold any option's value.
+            text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
             raise SourceError(
                 f"Spark cannot read the source {self.describe()}",
-                detail=f"{type(error).__name__} {error.getCondition() or ''}".strip(),
+                detail=self._without_secrets((text.strip().splitlines() or [type(error).__name__])[0]),
                 hint="check the format's name, its options, and that its package is on Spark's class path",
-            ) from error
+            ) from None
 
     def open(self, history: Iterable[Position]) -> Reader:
         raise BrokenInvariant("a Spark source is read by a streaming query, never opened", detail=self.describe())
@@ -68,6 +71,13 @@ class Spark(Source):
     def describe(self) -> str:
         shown = [f"{name}={_shown(name, value)}" for name, value in sorted(self.options.items())]
         return " ".join([f"spark {self.format}", *shown])
+
+    def _without_secrets(self, text: str) -> str:
+        for name, value in self.options.items():
+            shown = _shown(name, value)
+            if shown != value and value:
+                text = text.replace(value, shown)
+        return text
 
     def __repr__(self) -> str:
         return f"<{self.describe()}>"
