@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from rekindle.keeper.records import Epoch, EpochNumber
 from rekindle.node.worker import Context, Worker
 from rekindle.pipeline import SinkDeclaration
 from rekindle.sinks.base import Delivery, Writer
+from rekindle.streams.arrow import arrow_schema
 from rekindle.streams.segments import verify
 
 PAGE = 64
@@ -19,7 +19,7 @@ class Deliver(Worker):
     def __init__(self, context: Context, declaration: SinkDeclaration) -> None:
         super().__init__(context, declaration.name)
         self._declaration = declaration
-        self._schema: pa.Schema = to_arrow_schema(context.analysis.schemas[declaration.stream])
+        self._schema: pa.Schema = arrow_schema(context.analysis.schemas[declaration.stream])
 
     def work(self) -> None:
         context, stream = self.context, self._declaration.stream

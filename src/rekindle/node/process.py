@@ -61,6 +61,8 @@ class Node:
         self._options = options
         self._incarnation = Incarnation(options.incarnation)
         self._stopping = threading.Event()
+        self._left = threading.Event()
+        self._beats = 0
         self._phase = "starting"
         self._jvm_pid = 0
         self._workers: list[Worker] = []
@@ -80,7 +82,8 @@ class Node:
         pipeline = load_pipeline(options.file)
         check(pipeline)
         beat = (keeper, pipeline.settings.heartbeat_s)
-        threading.Thread(target=self._beat, args=beat, name="heartbeat", daemon=True).start()
+        heart = threading.Thread(target=self._beat, args=beat, name="heartbeat", daemon=True)
+        heart.start()
         spark, analysis = self._prepare(home, pipeline)
         context = self._context(home, keeper, pipeline, spark, analysis)
         record_streams(keeper, pipeline, analysis)
@@ -95,6 +98,8 @@ class Node:
         for worker in self._workers:
             while not worker.join(1.0):
                 log.info("waiting for %s to finish epoch %s", worker.subject, worker.epoch)
+        self._left.set()
+        heart.join()
         keeper.leave(self._incarnation)
         spark.stop()
         return 0
@@ -142,17 +147,17 @@ class Node:
                 sweep(context.home, stream, head, self._incarnation, kept)
 
     def _beat(self, keeper: Keeper, every_s: float) -> None:
-        while True:
+        while not self._left.wait(every_s if self._beats else 0):
             try:
                 failed = [w.subject for w in self._workers if w.failed]
                 report = {"phase": self._phase, "jvm_pid": self._jvm_pid, "failed": failed}
+                self._beats += 1
                 if keeper.beat(self._incarnation, report) == "drain":
                     self._stopping.set()
             except Fenced as error:
                 _die(error)
             except KeeperUnavailable as error:
                 log.warning("no heartbeat: %s", error.primary)
-            time.sleep(every_s)
 
     def _watch_jvm(self, spark: SparkSession) -> None:
         """A node without its JVM is dead: say so at once, by ending."""

@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rekindle.errors import BrokenInvariant
@@ -25,6 +24,7 @@ from rekindle.node.worker import Context, Worker
 from rekindle.plan import Fragment
 from rekindle.state import checkpoint
 from rekindle.state.inbox import Inbox
+from rekindle.streams.arrow import arrow_schema
 from rekindle.streams.writer import EpochWriter, observe
 
 POLL_S = 0.02
@@ -58,7 +58,7 @@ class Stateful(Worker):
         stand = self._join()
         self.epoch = EpochNumber(stand.epoch + 1)
         self._first = self.epoch
-        schemas = {i: to_arrow_schema(context.analysis.schemas[i]) for i in fragment.inputs}
+        schemas = {i: arrow_schema(context.analysis.schemas[i]) for i in fragment.inputs}
         self._inbox = Inbox(self._root, schemas, context.clock)
         if self._show_next() is None:
             return

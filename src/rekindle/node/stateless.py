@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from rekindle.keeper.records import Epoch, EpochNumber
 from rekindle.node.claims import Claims, Work
@@ -18,6 +17,7 @@ from rekindle.node.failures import damaged_input, spark_cause
 from rekindle.node.traits import run_operators, watermarked
 from rekindle.node.worker import Context, Worker
 from rekindle.plan import Fragment
+from rekindle.streams.arrow import arrow_schema
 from rekindle.streams.segments import locate
 from rekindle.streams.writer import EpochWriter
 
@@ -75,7 +75,7 @@ class Stateless(Worker):
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{name}.parquet"
         if not path.exists():
-            pq.write_table(to_arrow_schema(self.context.analysis.schemas[name]).empty_table(), path)
+            pq.write_table(arrow_schema(self.context.analysis.schemas[name]).empty_table(), path)
         return path
 
     def cause(self, error: Exception) -> BaseException:

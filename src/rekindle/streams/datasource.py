@@ -18,7 +18,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructType
 
 from rekindle.errors import DeclarationError
@@ -26,6 +25,7 @@ from rekindle.home import Home, open_home
 from rekindle.keeper import open_keeper
 from rekindle.keeper.keeper import Keeper
 from rekindle.keeper.records import Epoch
+from rekindle.streams.arrow import arrow_schema
 from rekindle.streams.segments import locate
 
 POSITION = ("_epoch", "_segment", "_index")
@@ -160,7 +160,7 @@ def rows_of(partition: InputPartition, schema: StructType) -> Iterator[pa.Record
     """The rows of the segments, in order, as Arrow batches of exactly ``schema``."""
     if not isinstance(partition, Segments):
         raise TypeError(f"not a partition of this source: {partition!r}")
-    target = to_arrow_schema(schema)
+    target = arrow_schema(schema)
     wants_position = [name for name in POSITION if name in schema.names]
     columns = [name for name in schema.names if name not in POSITION]
     for path, epoch, segment in partition.files:
