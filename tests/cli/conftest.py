@@ -61,13 +61,7 @@ class Ward:
     def __init__(self, root: Path) -> None:
         self.home: Home = create_or_open(root, "words", None)
         self.ticks = itertools.count(1_700_000_000)
-        self.keeper: Keeper = open_keeper(
-            f"sqlite:///{self.home.keeper_file}",
-            home_id=self.home.id,
-            pipeline="words",
-            clock=lambda: float(next(self.ticks)),
-            patience_s=5.0,
-        )
+        self.keeper: Keeper = open_keeper(None, home=self.home, clock=lambda: float(next(self.ticks)), patience_s=5.0)
         self.node: Incarnation = self.keeper.enlist("main", code="c0de")
 
     def stream(self, name: str, *inputs: str, fragment: str | None = None) -> None:

@@ -13,7 +13,7 @@ from rekindle.cli import main
 from rekindle.errors import RekindleError
 from tests.cli.conftest import Rekindle, Ward, words
 
-HEAVY = {"pyspark", "sqlalchemy", "pandas", "pyarrow", "numpy"}
+HEAVY = {"pyspark", "pandas", "pyarrow", "numpy"}
 
 
 @pytest.fixture

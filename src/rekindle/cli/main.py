@@ -1,7 +1,7 @@
 """The ``rekindle`` command: its commands by name, each imported only when it is called.
 
-``rekindle --help`` and a mistyped command answer at once, since neither Spark nor a database is imported
-before a command needs it.
+``rekindle --help`` and a mistyped command answer at once, since Spark and pyarrow are not imported before a
+command needs them.
 """
 
 from __future__ import annotations
@@ -96,9 +96,13 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        sys.stdout.write(f"rekindle {version('rekindle')}\n")
+        try:
+            found = version("rekindle")
+        except PackageNotFoundError:
+            found = "of an unknown version: it runs from its sources, not installed"
+        sys.stdout.write(f"rekindle {found}\n")
         raise typer.Exit
 
 

@@ -21,29 +21,23 @@ def opened(root: Path, keeper_url: str | None) -> Iterator[tuple[Home, Keeper]]:
     """An existing home and its keeper, closed at the end. ``keeper_url`` may add what the home does not record:
     a password; it cannot name another keeper."""
     home = open_home(root)
-    keeper = open_keeper(
-        keeper_address(home, keeper_url),
-        home_id=home.id,
-        pipeline=home.pipeline,
-        clock=time.time,
-        patience_s=PATIENCE_S,
-    )
+    keeper = open_keeper(address_of(home, keeper_url), home=home, clock=time.time, patience_s=PATIENCE_S)
     try:
         yield home, keeper
     finally:
         keeper.close()
 
 
-def keeper_address(home: Home, keeper_url: str | None) -> str:
-    """Where the home's keeper is."""
-    if home.keeper_url == "sqlite":
-        if keeper_url is not None:
-            raise _another(home)
-        return f"sqlite:///{home.keeper_file}"
+def address_of(home: Home, keeper_url: str | None) -> str | None:
+    """Where the home's keeper is; None is SQLite in the home."""
     if keeper_url is None:
-        return home.keeper_url
+        return None if home.keeper_url == "sqlite" else home.keeper_url
     if without_password(keeper_url) != home.keeper_url:
-        raise _another(home)
+        raise HomeUnusable(
+            "the home was made with another keeper",
+            detail=f"{home.root} has its records in {home.keeper_url}",
+            hint="leave --keeper (and REKINDLE_KEEPER) out, or give the same as at the first run",
+        )
     return keeper_url
 
 
@@ -86,14 +80,6 @@ def supervisor_pid(home: Home) -> int | None:
         return None
     held = any(f":{inode} " in line and " FLOCK " in line and "->" not in line for line in locks)
     return int(holder) if held and holder.isdigit() else None
-
-
-def _another(home: Home) -> HomeUnusable:
-    return HomeUnusable(
-        "the home was made with another keeper",
-        detail=f"{home.root} has its records in {home.keeper_url}",
-        hint="leave --keeper (and REKINDLE_KEEPER) out, or give the same as at the first run",
-    )
 
 
 def _instead(name: str, known: list[str], what: str) -> str:

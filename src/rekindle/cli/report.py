@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rekindle.errors import RekindleError
-from rekindle.home import without_password
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def without_secrets(text: str) -> str:
+    """Text without the passwords of any addresses in it."""
+    text = re.sub(r"(//[^/@:\s]*):[^@\s]*@", r"\1@", text)
+    return re.sub(r"\b(\w*password)=[^&\s'\"]*", r"\1=***", text, flags=re.IGNORECASE)
 
 
 def plain(text: str) -> str:
@@ -61,9 +66,9 @@ def error_record(error: RekindleError) -> dict[str, Any]:
     """What ``--json`` prints of an error, under the key 'error'."""
     return {
         "kind": type(error).__name__,
-        "primary": without_password(error.primary),
-        "detail": without_password(error.detail),
-        "hint": without_password(error.hint),
+        "primary": without_secrets(error.primary),
+        "detail": without_secrets(error.detail),
+        "hint": without_secrets(error.hint),
         "exit_code": error.exit_code,
     }
 
@@ -88,7 +93,7 @@ def print_error(error: RekindleError, *, as_json: bool) -> None:
 
 def unexpected(error: BaseException) -> RekindleError:
     """An error that nobody foresaw, as one that people can read; its traceback goes to a file of its own."""
-    text = without_password("".join(traceback.format_exception(error)))
+    text = without_secrets("".join(traceback.format_exception(error)))
     try:
         fd, path = tempfile.mkstemp(prefix="rekindle-error-", suffix=".txt")
         with os.fdopen(fd, "w") as file:
