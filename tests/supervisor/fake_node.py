@@ -50,12 +50,11 @@ def main() -> int:
     processes = Processes(home.id)
     (args.control / f"{node}-{by}.saw").write_text(" ".join(map(str, sorted({*processes.incarnations(), by}))))
     if told("exit").exists():
-        print(f"node {node} cannot: secret is {os.environ['REKINDLE_KEEPER']}", flush=True)
+        print(f"node {node} cannot: {os.environ.get('REKINDLE_KEEPER')}", flush=True)
         return int(told("exit").read_text())
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], process_group=0)
     (args.control / f"{node}-{by}.child").write_text(str(child.pid))
-    url = os.environ["REKINDLE_KEEPER"]
-    keeper = open_keeper(url, home_id=home.id, pipeline=home.pipeline, clock=time.time, patience_s=10)
+    keeper = open_keeper(os.environ.get("REKINDLE_KEEPER"), home=home, clock=time.time, patience_s=10)
     try:
         keeper.present(by, host=this_host(), pid=os.getpid(), pid_started=start_ticks(os.getpid()) or 0)
         while True:

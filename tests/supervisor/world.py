@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rekindle.home import Home, create_or_open
-from rekindle.keeper import Keeper, open_keeper
+from rekindle.keeper import open_keeper
 from rekindle.keeper.records import Event, Member, Position
 from rekindle.pipeline import Pipeline, Settings
 from rekindle.sources.base import Reader, Source
@@ -43,15 +43,12 @@ class World:
         for node in nodes:
             self.pipeline.source(f"source_{node}", Nothing(), node=node)
         self.home: Home = create_or_open(root / "home", "test", None)
-        self.url = f"sqlite:///{self.home.keeper_file}"
-        self.keeper: Keeper = open_keeper(
-            self.url, home_id=self.home.id, pipeline="test", clock=time.time, patience_s=10
-        )
+        self.keeper = open_keeper(None, home=self.home, clock=time.time, patience_s=10)
         self.command = [sys.executable, str(FAKE_NODE), str(self.control), "--home", str(self.home.root)]
         self.supervisors: list[Supervisor] = []
 
     def supervisor(self, **changes: Any) -> Supervisor:
-        options: dict[str, Any] = {"code": "v1", "keeper_url": self.url, **changes}
+        options: dict[str, Any] = {"code": "v1", **changes}
         keeper = options.pop("keeper", self.keeper)
         supervisor = Supervisor(self.home, keeper, self.pipeline, self.command, **options)
         self.supervisors.append(supervisor)

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 import typer
 
 from rekindle.cli.durations import parse_duration
-from rekindle.cli.opened import keeper_address
 from rekindle.cli.options import DEFAULT_HOME, HomeOption, JsonOption, KeeperOption
 from rekindle.cli.progress import Progress, progress_for
 from rekindle.cli.report import note, plain, print_json, print_line
@@ -69,17 +68,16 @@ def run_file(
     place = create_or_open(home, pipeline.name, keeper_url)
     lock = HomeLock(place)
     try:
-        address = keeper_address(place, keeper_url)
-        keeper = open_keeper(
-            address, home_id=place.id, pipeline=pipeline.name, clock=time.time, patience_s=PATIENCE_S
-        )
+        if keeper_url is None and place.keeper_url != "sqlite":
+            keeper_url = place.keeper_url
+        keeper = open_keeper(keeper_url, home=place, clock=time.time, patience_s=PATIENCE_S)
         try:
             command = [sys.executable, "-m", "rekindle.node", str(file.absolute()), "--home", str(place.root)]
             if cores is not None:
                 command += ["--cores", str(cores)]
             code = fingerprint(file, pipeline, cores=cores)
             keeper.clear_failures()
-            supervisor = Supervisor(place, keeper, pipeline, command, code=code, keeper_url=address)
+            supervisor = Supervisor(place, keeper, pipeline, command, code=code, keeper_url=keeper_url)
             one = Run(place, keeper, pipeline, supervisor, monotonic=time.monotonic)
             return one.to_its_end(for_s, until_idle_s, as_json=as_json)
         finally:

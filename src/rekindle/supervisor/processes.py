@@ -13,7 +13,6 @@ import select
 import selectors
 import signal
 import socket
-import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -50,7 +49,7 @@ def _stat(pid: int) -> list[str] | None:
 class Watched:
     """A process that is watched through a pidfd, whether it is a child or not."""
 
-    def __init__(self, pid: int, pid_started: int, pidfd: int, child: subprocess.Popen[bytes] | None) -> None:
+    def __init__(self, pid: int, pid_started: int, pidfd: int, *, child: bool = False) -> None:
         self.pid = pid
         self.pid_started = pid_started
         self._pidfd = pidfd
@@ -68,10 +67,8 @@ class Watched:
     def exit_code(self) -> int | None:
         """The exit code, or minus the signal; None if it runs, or is not a child. The corpse stays for now:
         while it does, its process id is not used again."""
-        if self._child is None:
+        if not self._child:
             return None
-        if self._child.returncode is not None:
-            return self._child.returncode
         result = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if result is None:
             return None
@@ -84,8 +81,8 @@ class Watched:
 
     def close(self) -> None:
         """Stop watching. The corpse of a child is buried."""
-        if self._child is not None and self.ended():
-            self._child.wait()
+        if self._child:
+            os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG)
         os.close(self._pidfd)
 
 
@@ -110,17 +107,21 @@ class Processes:
         """Start a node in a session of its own, so that no terminal and no dying supervisor stops it.
 
         Raises OSError if the system cannot."""
-        with open(log, "ab") as out:
-            child = subprocess.Popen(
-                list(command),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env={**env, MARK: self._mark(incarnation)},
-            )
+        pid = os.posix_spawnp(
+            command[0],
+            list(command),
+            {**env, MARK: self._mark(incarnation)},
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores them
+        )
         # A child that has ended already is a corpse until it is waited for: its pidfd can still be had.
-        watched = Watched(child.pid, start_ticks(child.pid) or 0, os.pidfd_open(child.pid), child)
+        watched = Watched(pid, start_ticks(pid) or 0, os.pidfd_open(pid), child=True)
         self._selector.register(watched, selectors.EVENT_READ, watched)
         return watched
 
@@ -133,7 +134,7 @@ class Processes:
         if start_ticks(pid) != pid_started:  # looked at after opening: the id cannot be reused in between
             os.close(pidfd)
             return None
-        watched = Watched(pid, pid_started, pidfd, None)
+        watched = Watched(pid, pid_started, pidfd)
         self._selector.register(watched, selectors.EVENT_READ, watched)
         return watched
 
@@ -205,7 +206,7 @@ class Processes:
             if not self._is_of(pid, mark, session):
                 os.close(pidfd)
                 continue
-            leftover = _Leftover(pid, 0, pidfd, None)
+            leftover = _Leftover(pid, 0, pidfd)
             leftover.signal(signal.SIGKILL)
             killed += 1
             self._selector.register(leftover, selectors.EVENT_READ, leftover)
