@@ -170,6 +170,10 @@ class Keeper:
         """The newest epoch that the sink took, 0 if none."""
         return self._store.read(lambda connection: self._notes.delivered(connection, sink))
 
+    def deliveries(self) -> dict[str, tuple[str, EpochNumber]]:
+        """By sink that ever took one: its stream, and the newest epoch that it took."""
+        return self._store.read(self._notes.deliveries)
+
     def record_delivery(self, sink: str, stream: str, epoch: EpochNumber, *, by: Incarnation) -> None:
         """The sink has ``epoch``. Must be the next one, or already recorded (a repeat). Raises Fenced."""
         self._store.write(lambda tx: self._notes.record_delivery(tx, sink, stream, epoch, by, self._clock()))

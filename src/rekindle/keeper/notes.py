@@ -25,6 +25,7 @@ class Notes:
         self._line = line
         self._dialect = dialect
         self._delivered = select(deliveries).where(deliveries.c.sink == bindparam("of"))
+        self._deliveries = select(deliveries).order_by(deliveries.c.sink)
         self._delivered_held = self._delivered.with_for_update()
         self._insert_delivery = dialect.insert_if_absent(deliveries, "sink")
         self._deliver = (
@@ -52,6 +53,10 @@ class Notes:
     def delivered(self, connection: Connection, sink: str) -> EpochNumber:
         row = one_row(connection.execute(self._delivered, {"of": sink}))
         return EpochNumber(0) if row is None else _delivered(row)
+
+    def deliveries(self, connection: Connection) -> dict[str, tuple[str, EpochNumber]]:
+        found = rows(connection.execute(self._deliveries))
+        return {row["sink"]: (row["stream"], _delivered(row)) for row in found}
 
     def record_delivery(
         self, tx: Connection, sink: str, stream: str, epoch: EpochNumber, by: Incarnation, now_s: float
