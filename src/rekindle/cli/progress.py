@@ -25,8 +25,10 @@ LINE_S = 5.0
 
 
 class Progress(Protocol):
-    def show(self, keeper_away_since_s: float | None, *, waiting_for: Sequence[str] = ()) -> None:
-        """Show how things are, if it is time to. Called often."""
+    def show(
+        self, keeper_away_since_s: float | None, *, waiting_for: Sequence[str] = (), at_once: bool = False
+    ) -> None:
+        """Show how things are, if it is time to or ``at_once``. Called often, and first before anything happens."""
 
     def say(self, text: str) -> None:
         """One remark."""
@@ -56,9 +58,11 @@ class Table:
         self._facts: Facts | None = None
         self._remark = ""
 
-    def show(self, keeper_away_since_s: float | None, *, waiting_for: Sequence[str] = ()) -> None:
+    def show(
+        self, keeper_away_since_s: float | None, *, waiting_for: Sequence[str] = (), at_once: bool = False
+    ) -> None:
         now_s = self._monotonic()
-        if self._drawn_s is not None and now_s - self._drawn_s < DRAW_S:
+        if not at_once and self._drawn_s is not None and now_s - self._drawn_s < DRAW_S:
             return
         self._drawn_s = now_s
         if keeper_away_since_s is None:
@@ -93,7 +97,9 @@ class Lines:
         self._event_seen: int | None = None
         self._away_told = False
 
-    def show(self, keeper_away_since_s: float | None, *, waiting_for: Sequence[str] = ()) -> None:
+    def show(
+        self, keeper_away_since_s: float | None, *, waiting_for: Sequence[str] = (), at_once: bool = False
+    ) -> None:
         now_s = self._monotonic()
         if keeper_away_since_s is not None:
             if not self._away_told:
@@ -103,7 +109,7 @@ class Lines:
         if self._away_told:
             self._tell("the keeper answers again")
             self._away_told = False
-        if self._looked_s is not None and now_s - self._looked_s < DRAW_S:
+        if not at_once and self._looked_s is not None and now_s - self._looked_s < DRAW_S:
             return
         self._looked_s = now_s
         try:
@@ -119,7 +125,7 @@ class Lines:
         self._tell(text)
 
     def _events(self, facts: Facts) -> None:
-        """The events since the last look; at the first one, only those of this moment."""
+        """The events since the last look. Those before the first one are of earlier runs."""
         newest = facts.events[-1].id if facts.events else 0
         if self._event_seen is not None:
             for event in facts.events:

@@ -115,6 +115,7 @@ class Run:
         refusal: DeclarationError | None = None
         why = ""
         with self._signals_caught(), progress_for(self._home, self._keeper, as_json=as_json) as progress:
+            progress.show(None)
             try:
                 while not why:
                     self._supervisor.step(LOOK_S)
@@ -124,6 +125,7 @@ class Run:
                 refusal = error
             killed = self._drain(progress, patient=why != "interrupted")
             self._supervisor.close()
+            progress.show(self._supervisor.keeper_away_since_s, at_once=True)
         if refusal is not None:
             raise refusal
         return self._sum_up(why, killed, as_json=as_json)
