@@ -165,8 +165,8 @@ class Store:
     def postgres_connection(self) -> psycopg.Connection[Any]:
         """A connection of its own, outside the pool, in autocommit."""
         pooled = self._engine.raw_connection()
-        pooled.detach()
         connection = pooled.driver_connection
+        pooled.detach()
         if not isinstance(connection, psycopg.Connection):
             raise TypeError(f"{type(connection)} is not a connection of psycopg")
         connection.autocommit = True
