@@ -79,7 +79,12 @@ ROWS: dict[str, tuple[list[Life], list[Action]]] = {
     ),
     "fenced elsewhere": ([replace(FENCED, seen=Seen.ELSEWHERE)], [Forget("a", ONE), Start("a")]),
     "left, still exiting": ([LEFT], []),
-    "left, does not exit": ([replace(LEFT, over_s=10)], [Kill("a", ONE, "it left, but did not exit")]),
+    "left, does not exit": ([replace(LEFT, over_s=10)], [Kill("a", ONE, "it left, but something of it lingers")]),
+    "left, its JVM is still exiting": ([replace(LEFT, seen=Seen.GONE, remains=True, asked_s=1, over_s=1)], []),
+    "left, its JVM does not exit": (
+        [replace(LEFT, seen=Seen.GONE, remains=True, asked_s=1, over_s=10)],
+        [Kill("a", ONE, "it left, but something of it lingers")],
+    ),
     "left as asked": ([replace(LEFT, seen=Seen.GONE, asked_s=1)], [Forget("a", ONE), Start("a")]),
     "left unasked": ([replace(LEFT, seen=Seen.GONE, exit_code=0)], [Died("a", ONE, "exited with code 0"), Start("a")]),
     "code changed": ([replace(LIFE, current=False)], [Drain("a", ONE, "the pipeline's code has changed")]),

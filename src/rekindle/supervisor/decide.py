@@ -204,10 +204,10 @@ def _of_over(life: Life, settings: Settings, ending: bool) -> list[Action]:
         return [Forget(life.node, life.incarnation)]
     if life.killed:
         return []
-    if life.seen is Seen.GONE:
-        return [Kill(life.node, life.incarnation, "its process is gone")]
     if life.standing is Standing.LEFT:
-        grace_s, why = LINGER_S, "it left, but did not exit"
+        grace_s, why = LINGER_S, "it left, but something of it lingers"
+    elif life.seen is Seen.GONE:
+        grace_s, why = 0.0, "its process is gone"
     else:
         grace_s, why = (settings.zombie_s if life.hung and not ending else 0.0), "it is fenced"
     return [Kill(life.node, life.incarnation, why)] if life.over_s >= grace_s else []
