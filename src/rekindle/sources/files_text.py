@@ -155,19 +155,21 @@ def bring(
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
+    parse = _json if format == "json" else _csv
     session = _session(batch.spark)
-    parsed, good = (_json if format == "json" else _csv)(session, paths, schema, options)
+    parsed, good = parse(session, paths, schema, options, named=False)
     bad = Observation()
     counted = parsed.observe(bad, F.count_if(F.col("reason").isNotNull()).alias("rows"))
     batch.add_frame(counted.filter(F.col("reason").isNull()).select(*good))
     if bad.get["rows"]:
+        parsed, _ = parse(session, paths, schema, options, named=True)
         rejected = parsed.filter(F.col("reason").isNotNull())
         row = F.make_valid_utf8("raw").alias("row")
         batch.reject_frame(rejected.select(_origin(folder).alias("origin"), "reason", row))
 
 
 def _json(
-    spark: SparkSession, paths: list[str], schema: StructType, options: Mapping[str, str]
+    spark: SparkSession, paths: list[str], schema: StructType, options: Mapping[str, str], *, named: bool
 ) -> tuple[DataFrame, list[Column]]:
     """Lines parsed inside an array inside an object: what follows the first object of a line, which Spark
     would otherwise drop, then makes the whole line malformed, or the array longer."""
@@ -179,7 +181,7 @@ def _json(
     if "lineSep" in options:
         reader = reader.option("lineSep", options["lineSep"])
     of_json = {k: v for k, v in options.items() if k != "lineSep"} | {"columnNameOfCorruptRecord": CORRUPT}
-    lines = reader.text(paths).select("value", F.col("_metadata.file_path").alias("file"))
+    lines = reader.text(paths).select("value", _file(named))
     blanks = F.lit(" \t\r\n\x00")
     lines = lines.filter(F.btrim("value", blanks) != "")
     parsed = lines.select(
@@ -202,7 +204,7 @@ def _json(
 
 
 def _csv(
-    spark: SparkSession, paths: list[str], schema: StructType, options: Mapping[str, str]
+    spark: SparkSession, paths: list[str], schema: StructType, options: Mapping[str, str], *, named: bool
 ) -> tuple[DataFrame, list[Column]]:
     """Without column pruning, which would not notice a malformed field of a column that nobody asked for."""
     from pyspark.sql import functions as F
@@ -218,9 +220,15 @@ def _csv(
     empty = F.concat_ws(", ", *[F.when(c.isNull(), F.lit(f.name)) for c, f in zip(columns, schema, strict=True)])
     why = F.concat(F.lit("fields missing, too many, or not of their column's type; without a value: "), empty)
     corrupt = F.col(CORRUPT)
-    origin = F.col("_metadata.file_path")
     reason = F.when(corrupt.isNotNull(), why)
-    return rows.select(*columns, corrupt.alias("raw"), origin.alias("file"), reason.alias("reason")), columns
+    return rows.select(*columns, corrupt.alias("raw"), _file(named), reason.alias("reason")), columns
+
+
+def _file(named: bool) -> Column:
+    """The file that a row is from. Spark makes it anew for every row, so it is asked for only if it is needed."""
+    from pyspark.sql import functions as F
+
+    return (F.col("_metadata.file_path") if named else F.lit("")).alias("file")
 
 
 def _quoted(name: str) -> str:
