@@ -133,6 +133,16 @@ def test_nodes_beats_and_what_became_of_them(ward: Ward, times: Times) -> None:
     assert [n.incarnation for n in fresh.nodes] == [replaced], "only the newest incarnation of a node is shown"
 
 
+def test_a_running_node_says_what_it_does(ward: Ward, times: Times) -> None:
+    watch = Watch(ward.keeper, clock=times, monotonic=times)
+    ward.keeper.beat(ward.node, {"phase": "opening"})
+    assert "opening" in drawn(watch.look())
+    ward.keeper.beat(ward.node, {"phase": "ready"})
+    assert "running" in drawn(watch.look())
+    ward.keeper.want(ward.node, "drain")
+    assert "draining" in drawn(watch.look())
+
+
 def test_failures_and_the_latest_events(ward: Ward, times: Times) -> None:
     for i in range(20):
         ward.keeper.event("made_up", "nobody", number=i)

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import os
+import socket
+from pathlib import Path
 
 import pytest
 
-from rekindle.home import HomeLock
+from rekindle.home import HomeLock, create_or_open
+from rekindle.keeper import open_keeper
 from tests.cli.conftest import Rekindle, Ward, words
+from tests.postgres import PostgresServer
 
 
 def test_for_people(rekindle: Rekindle, ward: Ward) -> None:
@@ -37,6 +41,36 @@ def test_a_running_supervisor_is_seen_and_not_disturbed(rekindle: Rekindle, ward
 def test_the_home_comes_from_the_environment(rekindle: Rekindle, ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REKINDLE_HOME", str(ward.home.root))
     assert rekindle("status", "--json").json["home"] == str(ward.home.root)
+
+
+@pytest.mark.postgres
+def test_a_keeper_on_postgresql(
+    rekindle: Rekindle, tmp_path: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = create_or_open(tmp_path / "home", "status_of_words", postgres.url)
+    open_keeper(postgres.url, home=home).close()
+    status = rekindle("status", "--home", home.root, "--keeper", postgres.url, "--json")
+    assert status.code == 0
+    assert status.json["keeper"].startswith("postgresql://")
+    monkeypatch.setenv("REKINDLE_KEEPER", postgres.url)
+    by_environment = rekindle("status", "--home", home.root)
+    assert by_environment.code == 0
+    monkeypatch.delenv("REKINDLE_KEEPER")
+    without = rekindle("status", "--home", home.root, "--json")
+    assert without.code in (2, 4, 5)
+    for answer in (status, by_environment, without):
+        assert postgres.password not in answer.out + answer.err
+
+
+def test_a_keeper_that_does_not_answer(rekindle: Rekindle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rekindle.cli.opened.PATIENCE_S", 0.1)
+    with socket.socket() as taken:  # bound and not listening: nobody else gets this port meanwhile
+        taken.bind(("127.0.0.1", 0))
+        url = f"postgresql://me:secret@127.0.0.1:{taken.getsockname()[1]}/x"
+        home = create_or_open(tmp_path / "home", "words", url)
+        answer = rekindle("status", "--home", home.root, "--keeper", url)
+    assert answer.code == 5
+    assert "secret" not in answer.out + answer.err
 
 
 def test_another_keeper_is_refused_without_its_password(rekindle: Rekindle, ward: Ward) -> None:

@@ -54,5 +54,5 @@ def _line(event: Event) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at_s))
     milliseconds = int(event.at_s * 1000) % 1000
     detail = "  ".join(f"{key}={plain_line(str(value))}" for key, value in event.detail.items())
-    head = f"{when}.{milliseconds:03d}  {plain_line(event.kind):<18}  {plain_line(event.subject)}"
+    head = f"{when}.{milliseconds:03d}  {plain_line(event.kind):<19}  {plain_line(event.subject)}"
     return f"{head}  {detail}".rstrip()

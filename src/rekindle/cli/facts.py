@@ -37,11 +37,13 @@ class StreamFacts:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """``state`` is the newest incarnation's. ``beat_age_s`` is None before a beat was seen to change."""
+    """``state`` is the newest incarnation's, ``phase`` what a running one says of itself ('ready' in the end).
+    ``beat_age_s`` is None before a beat was seen to change."""
 
     node: str
     incarnation: int
     state: str
+    phase: str
     want: str
     host: str
     pid: int
@@ -181,6 +183,7 @@ class Watch:
                     node=node,
                     incarnation=int(member.incarnation),
                     state="gone" if gone else member.state,
+                    phase=str(member.report.get("phase", "")),
                     want=member.want,
                     host=member.host,
                     pid=member.pid,

@@ -45,9 +45,11 @@ def event_line(event: Event) -> Text:
     return Text.assemble(
         (time.strftime("%H:%M:%S", time.localtime(event.at_s)), "dim"),
         "  ",
-        (f"{plain_line(event.kind):<18}", "bold"),
-        f"{plain_line(event.subject):<20}",
-        (f"  {detail}" if detail else "", "dim"),
+        (f"{plain_line(event.kind):<19}", "bold"),
+        f" {plain_line(event.subject):<16}",
+        (f" {detail}" if detail else "", "dim"),
+        no_wrap=True,
+        overflow="ellipsis",
     )
 
 
@@ -97,10 +99,12 @@ def _nodes(facts: Facts) -> Table:
             beat = f"{node.beats:,} beats"
         else:
             beat = f"{show_duration(node.beat_age_s)} ago"
-        state = f"{node.state}, draining" if node.want == "drain" and node.state == "running" else node.state
+        state = node.state
+        if state == "running":
+            state = "draining" if node.want == "drain" else "running" if node.phase in ("", "ready") else node.phase
         table.add_row(
             Text(plain_line(node.node), style="cyan"),
-            Text(state, style=_STATE_STYLES.get(node.state, "")),
+            Text(plain_line(state), style=_STATE_STYLES.get(state, "yellow")),
             str(node.incarnation),
             str(node.pid or ""),
             plain_line(node.host),
