@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 
 import psutil
 import pytest
@@ -20,9 +22,24 @@ PROGRAM = (
 )
 
 
+@dataclass(frozen=True)
+class Stand:
+    """A process that stands for a node, and a child of it."""
+
+    process: subprocess.Popen[str]
+    child: psutil.Process
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def pid_started(self) -> int:
+        return start_ticks(self.pid) or 0
+
+
 @pytest.fixture
-def node(ward: Ward) -> Iterator[subprocess.Popen[str]]:
-    """A process that stands for a node, with a child of its own."""
+def node(ward: Ward) -> Iterator[Stand]:
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM],
         stdout=subprocess.PIPE,
@@ -30,54 +47,49 @@ def node(ward: Ward) -> Iterator[subprocess.Popen[str]]:
         start_new_session=True,
         env={**os.environ, MARK: f"{ward.home.id}/{ward.node}"},
     )
-    yield process
-    for child in psutil.Process(process.pid).children() if process.poll() is None else []:
-        child.kill()
-    process.kill()
-    process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+    assert process.stdout is not None
+    with process:
+        stand = Stand(process, psutil.Process(int(process.stdout.readline())))
+        yield stand
+        with suppress(psutil.NoSuchProcess):
+            stand.child.kill()
+        process.kill()
 
 
-def test_kills_the_node_and_what_it_started(rekindle: Rekindle, ward: Ward, node: subprocess.Popen[str]) -> None:
-    assert node.stdout is not None
-    child = psutil.Process(int(node.stdout.readline()))
-    ward.keeper.present(ward.node, host=this_host(), pid=node.pid, pid_started=start_ticks(node.pid) or 0)
+def test_kills_the_node_and_what_it_started(rekindle: Rekindle, ward: Ward, node: Stand) -> None:
+    ward.keeper.present(ward.node, host=this_host(), pid=node.pid, pid_started=node.pid_started)
     answer = rekindle("kill", "main", "--json", "--home", ward.home.root)
     assert answer.code == 0
     assert answer.json == {"node": "main", "incarnation": ward.node, "pid": node.pid, "processes": 2}
-    assert node.wait(10) == -signal.SIGKILL
-    psutil.wait_procs([child], timeout=10)
-    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    assert node.process.wait(10) == -signal.SIGKILL
+    psutil.wait_procs([node.child], timeout=10)
+    assert not node.child.is_running() or node.child.status() == psutil.STATUS_ZOMBIE
     assert [event.kind for event in ward.keeper.events()][-1] == "node_killed_by_hand"
 
 
-def test_a_reused_process_id_is_not_killed(rekindle: Rekindle, ward: Ward, node: subprocess.Popen[str]) -> None:
-    ward.keeper.present(ward.node, host=this_host(), pid=node.pid, pid_started=(start_ticks(node.pid) or 0) - 1)
+def test_a_reused_process_id_is_not_killed(rekindle: Rekindle, ward: Ward, node: Stand) -> None:
+    ward.keeper.present(ward.node, host=this_host(), pid=node.pid, pid_started=node.pid_started - 1)
     answer = rekindle("kill", "main", "--home", ward.home.root)
     assert answer.code == 1
     assert f"its process {node.pid} is gone" in answer.err
-    assert node.poll() is None
+    assert node.process.poll() is None
 
 
-def test_a_process_that_ended_is_said_to_be_gone(rekindle: Rekindle, ward: Ward, node: subprocess.Popen[str]) -> None:
-    ward.keeper.present(ward.node, host=this_host(), pid=node.pid, pid_started=start_ticks(node.pid) or 0)
-    assert node.stdout is not None
-    child = psutil.Process(int(node.stdout.readline()))
-    node.kill()
-    node.wait()
-    child.kill()
+def test_a_process_that_ended_is_said_to_be_gone(rekindle: Rekindle, ward: Ward, node: Stand) -> None:
+    ward.keeper.present(ward.node, host=this_host(), pid=node.pid, pid_started=node.pid_started)
+    node.process.kill()
+    node.process.wait()
     answer = rekindle("kill", "main", "--home", ward.home.root)
     assert answer.code == 1
     assert "is gone" in answer.err
 
 
-def test_a_node_of_another_host_is_left_alone(rekindle: Rekindle, ward: Ward, node: subprocess.Popen[str]) -> None:
-    ward.keeper.present(ward.node, host="elsewhere", pid=node.pid, pid_started=start_ticks(node.pid) or 0)
+def test_a_node_of_another_host_is_left_alone(rekindle: Rekindle, ward: Ward, node: Stand) -> None:
+    ward.keeper.present(ward.node, host="elsewhere", pid=node.pid, pid_started=node.pid_started)
     answer = rekindle("kill", "main", "--home", ward.home.root)
     assert answer.code == 1
     assert "runs on another host" in answer.err
-    assert node.poll() is None
+    assert node.process.poll() is None
 
 
 def test_a_node_that_does_not_run(rekindle: Rekindle, ward: Ward) -> None:
