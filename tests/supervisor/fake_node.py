@@ -3,6 +3,7 @@
     NODE.exit     holds an exit code: exit with it at once, after saying why
     NODE.mute     never beat
     NODE.stubborn do not drain
+    NODE.failed   holds names of what failed in it for good
 
 It writes NODE-INCARNATION.saw: the incarnations of this home that had processes when it started, and
 NODE-INCARNATION.child: the process id of its child, which is in a process group of its own like Spark's.
@@ -59,7 +60,8 @@ def main() -> int:
         keeper.present(by, host=this_host(), pid=os.getpid(), pid_started=start_ticks(os.getpid()) or 0)
         while True:
             if not told("mute").exists():
-                want = keeper.beat(by, {"phase": "ready"})
+                failed = told("failed").read_text().split() if told("failed").exists() else []
+                want = keeper.beat(by, {"phase": "ready", "failed": failed})
                 if (asked or want == "drain") and not told("stubborn").exists():
                     keeper.leave(by)
                     return 0

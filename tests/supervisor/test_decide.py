@@ -87,8 +87,8 @@ ROWS: dict[str, tuple[list[Life], list[Action]]] = {
     ),
     "left as asked": ([replace(LEFT, seen=Seen.GONE, asked_s=1)], [Forget("a", ONE), Start("a")]),
     "left unasked": ([replace(LEFT, seen=Seen.GONE, exit_code=0)], [Died("a", ONE, "exited with code 0"), Start("a")]),
-    "code changed": ([replace(LIFE, current=False)], [Drain("a", ONE, "the pipeline's code has changed")]),
-    "code changed, draining": ([replace(LIFE, current=False, asked_s=1)], []),
+    "code changed": ([replace(LIFE, stale="new code")], [Drain("a", ONE, "new code")]),
+    "code changed, draining": ([replace(LIFE, stale="new code", asked_s=1)], []),
     "does not drain": ([replace(LIFE, asked_s=30)], [Fence("a", ONE, "not drained after 30 s")]),
     "did not drain": ([FENCED], [Kill("a", ONE, "it is fenced")]),
     "hangs while draining": (
@@ -147,7 +147,7 @@ lives_of = st.builds(
     seen=st.sampled_from(Seen),
     remains=st.booleans(),
     exit_code=st.sampled_from([None, 0, 1, 2, 6, -9]),
-    current=st.booleans(),
+    stale=st.sampled_from(["", "new code"]),
     beaten=st.booleans(),
     quiet_s=durations,
     asked_s=st.none() | durations,
@@ -203,7 +203,7 @@ def test_order_and_restraint(
 
 @given(worlds, st.sets(st.sampled_from("abc")))
 def test_what_is_alive_and_beats_is_left_alone(lives: list[Life], wanted: set[str]) -> None:
-    healthy = [replace(life, standing=Standing.LIVE, seen=Seen.ALIVE, quiet_s=10.0, current=True, asked_s=None)
+    healthy = [replace(life, standing=Standing.LIVE, seen=Seen.ALIVE, quiet_s=10.0, stale="", asked_s=None)
                for life in lives]  # fmt: skip
     newest = {life.node: life for life in healthy}
     actions = decide(100.0, wanted, newest.values(), {}, SETTINGS, drain_s=30)

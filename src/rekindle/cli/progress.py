@@ -24,6 +24,12 @@ DRAW_S = 0.5
 LINE_S = 5.0
 
 
+class Looking(Protocol):
+    """What gathers facts; raises KeeperUnavailable."""
+
+    def look(self) -> Facts: ...
+
+
 class Progress(Protocol):
     def show(
         self, keeper_away_since_s: float | None, *, waiting_for: Sequence[str] = (), at_once: bool = False
@@ -49,7 +55,7 @@ def progress_for(home: Home, keeper: Keeper, *, as_json: bool) -> Iterator[Progr
 class Table:
     """The live table."""
 
-    def __init__(self, watch: Watch, live: Live, title: str, *, monotonic: Callable[[], float]) -> None:
+    def __init__(self, watch: Looking, live: Live, title: str, *, monotonic: Callable[[], float]) -> None:
         self._watch = watch
         self._live = live
         self._title = title
@@ -87,7 +93,7 @@ class Table:
 class Lines:
     """A line every few seconds, and one for each event."""
 
-    def __init__(self, watch: Watch, *, monotonic: Callable[[], float], tell: Callable[[str], None]) -> None:
+    def __init__(self, watch: Looking, *, monotonic: Callable[[], float], tell: Callable[[str], None]) -> None:
         self._watch = watch
         self._monotonic = monotonic
         self._tell = tell

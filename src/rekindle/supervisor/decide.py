@@ -48,7 +48,7 @@ class Life:
     seen: Seen = Seen.ALIVE
     remains: bool = False  # the process is gone, but others that it started are still there
     exit_code: int | None = None  # known of children only
-    current: bool = True  # runs the code that this supervisor wants
+    stale: str = ""  # why it should be replaced although it is well, for example by changed code
     beaten: bool = True  # its heartbeat was seen at least once
     quiet_s: float = 0.0  # since its heartbeats moved, or since leases started anew
     asked_s: float | None = None  # since it was asked to drain
@@ -187,8 +187,8 @@ def _of_live(
         return []
     if not wanted:
         return [Drain(node, incarnation, "the run ends" if ending else "no longer wanted")]
-    if not life.current:
-        return [Drain(node, incarnation, "the pipeline's code has changed")]
+    if life.stale:
+        return [Drain(node, incarnation, life.stale)]
     return []
 
 

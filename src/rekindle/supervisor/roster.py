@@ -112,11 +112,19 @@ class Roster:
             known.ready = True
             after_s = round(now_s - known.since_s, 3)
             self._chronicle.note("node_ready", known.node, incarnation=known.incarnation, after_s=after_s)
+        if not known.stale and self._has_forgotten_failures(member):
+            known.stale = "what failed in it is to be tried again"
         if not known.presented and not member.pid:
             self.present(known)
         if not known.told:
             self._keeper.want(known.incarnation, "drain")
             known.told = True
+
+    def _has_forgotten_failures(self, member: Member) -> bool:
+        """Whether something in the node stopped for good, by a failure that is no longer on record: a new run
+        cleared it, but only a new process tries again."""
+        failed = set(member.report.get("failed") or ())
+        return bool(failed) and not failed <= {failure.subject for failure in self._keeper.failures()}
 
     def _see_over(self, known: Known, member: Member, now_s: float) -> None:
         left = member.state == "left"
@@ -139,7 +147,7 @@ class Roster:
             known.node,
             incarnation=known.incarnation,
             pid=known.watched.pid if known.watched is not None else member.pid,
-            same_code=known.current,
+            same_code=not known.stale,
         )
 
     def _find_leftovers(self, everybody: dict[Incarnation, Member], now_s: float) -> None:
