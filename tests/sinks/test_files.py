@@ -145,6 +145,13 @@ def steps_of(tmp_path: Path, format: str) -> list[str]:
     return disk.steps
 
 
+def test_everything_is_durable_before_it_is_seen_and_a_repeat_writes_nothing(tmp_path: Path) -> None:
+    assert steps_of(tmp_path, "json") == ["make_folder", "write", "sync", "sync_folder", "rename", "sync_folder"]
+    copied = ["copy", "sync", "copy", "sync"]
+    assert steps_of(tmp_path / "p", "parquet") == ["make_folder", *copied, "sync_folder", "rename", "sync_folder"]
+    assert steps_of(tmp_path, "json") == ["sync_folder"]
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_death_at_any_step_shows_nothing_and_the_retry_completes(tmp_path: Path, format: str) -> None:
     steps = steps_of(tmp_path, format)

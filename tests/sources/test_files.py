@@ -187,6 +187,19 @@ def test_a_taken_name_is_never_taken_again(tmp_path: Path) -> None:
     assert source(tmp_path).open([position]).newest(position, 10) is None
 
 
+def test_a_file_that_changes_or_goes_while_it_waits_its_turn_is_not_claimed_as_it_was(tmp_path: Path) -> None:
+    for index, name in enumerate("abc"):
+        put(tmp_path, name, NOW_S - 100 + index)
+    reader = source(tmp_path).open([])
+    first = reader.newest(None, 1)
+    assert names(first) == ["a"]
+    put(tmp_path, "b", NOW_S - 90, b"{}\n{}\n{}\n")
+    (tmp_path / "c").unlink()
+    second = reader.newest(first, 1) or reader.newest(first, 1)  # the change costs one look
+    assert second == {"count": 2, "files": [["b", 9, (tmp_path / "b").stat().st_mtime_ns]]}
+    assert reader.newest(second, 1) is None
+
+
 def test_a_missing_folder_is_an_error_at_open_and_later(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="is not there"):
         source(tmp_path / "in").open([])

@@ -166,6 +166,18 @@ def test_the_same_lines_in_the_same_order_every_time(bring: Bring) -> None:
         assert [r["i"] for r in first if r["f"] == i] == list(range(50 + i))
 
 
+def test_the_settings_of_the_nodes_session_hold(spark: SparkSession, tmp_path: Path) -> None:
+    node = spark.newSession()
+    node.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    (tmp_path / "a.json").write_text('{"t": "2026-01-02 09:00:00"}')
+    source = Files(tmp_path, format="json", schema="t timestamp", settle_s=0)
+    source.schema(node)
+    reader = source.open([])
+    batch = Collected(node)
+    reader.read(Span(None, reader.newest(None, 1)), batch)
+    assert batch.rows()[0]["t"].isoformat() == "2026-01-02T00:00:00+00:00"
+
+
 def test_options_are_checked_when_declared() -> None:
     with pytest.raises(DeclarationError, match="did you mean 'header'"):
         Files("in", format="csv", schema="a int", options={"headre": True})

@@ -246,10 +246,12 @@ def _origin(folder: Path) -> Column:
 
 @lru_cache(maxsize=4)
 def _session(spark: SparkSession) -> SparkSession:
-    """A session whose settings put the same lines into the same order, however many cores there are."""
+    """A session of the same settings, but for those that decide the order in which lines come: with these it
+    does not depend on how many cores there are."""
     session = spark.newSession()
+    same = {k: v for k, v in spark.conf.getAll.items() if k.startswith("spark.sql.") and spark.conf.isModifiable(k)}
     for name, value in {
-        "spark.sql.session.timeZone": str(spark.conf.get("spark.sql.session.timeZone")),
+        **same,
         "spark.sql.files.minPartitionNum": "16",
         "spark.sql.files.maxPartitionBytes": str(64 << 20),
         "spark.sql.files.openCostInBytes": str(4 << 20),
