@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rekindle.errors import BrokenInvariant
 from rekindle.keeper.keeper import Keeper
 from rekindle.keeper.records import Claim, Epoch, EpochNumber, Incarnation, Span
+from rekindle.node.steps import Steps
 from rekindle.plan import Fragment
 
 PAGE = 256
@@ -42,6 +43,7 @@ class Claims:
         *,
         settle_s: float,
         clock: Callable[[], float],
+        steps: Steps | None = None,
     ) -> None:
         self._keeper = keeper
         self._fragment = fragment
@@ -49,6 +51,7 @@ class Claims:
         self._stopping = stopping
         self._settle_s = settle_s
         self._clock = clock
+        self._steps = steps or Steps()
         self._last: Claim | None = None
         self._last_rows = 0
         self._seen = 0
@@ -69,10 +72,12 @@ class Claims:
                 spans, rows = self._available()
                 due = settle_at is not None and self._clock() >= settle_at and self._last_rows > 0
                 if rows or due:
+                    self._steps.at("before_claim", self._fragment.name, epoch)
                     claim = self._keeper.claim(self._fragment.name, epoch, spans, by=self._incarnation)
             if claim is not None:
                 inputs = self._read(claim)
                 self._last, self._last_rows = claim, _rows(inputs)
+                self._steps.at("after_claim", self._fragment.name, epoch)
                 return Work(claim, inputs)
             timeout = WAIT_S
             if settle_at is not None and self._last_rows:

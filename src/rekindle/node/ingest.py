@@ -27,6 +27,7 @@ from rekindle.state import checkpoint
 from rekindle.streams.writer import EpochWriter
 
 POLL_S = 0.02
+LOOK_SHARE = 9  # at the most a tenth of the time goes into looking for new input
 WATCH_S = 0.1
 REJECTED = StructType().add("origin", StringType()).add("reason", StringType()).add("row", StringType())
 REJECTED_ARROW = pa.schema([("origin", pa.string()), ("reason", pa.string()), ("row", pa.string())])
@@ -100,7 +101,6 @@ class Ingest(Worker):
         after = history[self.epoch - 2].through if self.epoch > 1 else None
         try:
             while True:
-                context.steps.at("before_claim", name, self.epoch)
                 span = self._claim(reader, after)
                 if span is None:
                     return
@@ -117,19 +117,22 @@ class Ingest(Worker):
         while recorded is None:
             if context.stopping.is_set():
                 return None
+            looked_at = context.monotonic()
             newest = reader.newest(after, self._declaration.rows_max)
             if newest is not None:
                 span = Span(after, json.loads(json.dumps(newest)))
+                context.steps.at("before_claim", name, self.epoch)
                 recorded = context.keeper.claim(name, self.epoch, {name: span}, by=context.incarnation)
             else:
-                context.stopping.wait(POLL_S)
+                took_s = context.monotonic() - looked_at
+                context.stopping.wait(max(POLL_S, LOOK_SHARE * took_s))
         return recorded.spans[name]
 
     def _read_and_publish(self, reader: Reader, span: Span) -> None:
         context, name = self.context, self.subject
         batch = EpochBatch(context, name, self.epoch, self.tries, rejects=self._declaration.source.has_rejects)
-        context.steps.at("during_compute", name, self.epoch)
         reader.read(span, batch)
+        context.steps.at("during_compute", name, self.epoch)  # most readers start no Spark job
         outputs = batch.finish(name)
         context.steps.at("before_publish", name, self.epoch)
         if not context.keeper.publish(name, self.epoch, outputs, by=context.incarnation).won:
@@ -186,10 +189,10 @@ class SparkIngest(Worker):
         if context.keeper.epoch(name, epoch) is not None:
             return  # published before a crash; Spark had not committed it
         self._make_durable(batch)
-        context.steps.at("before_claim", name, epoch)
         offsets = (self._folder / "offsets" / str(batch)).read_text().splitlines()[2:]
         last = context.keeper.claim_of(name, EpochNumber(batch)) if batch else None
         span = Span(last.spans[name].through if last is not None else None, offsets)
+        context.steps.at("before_claim", name, epoch)
         claim = context.keeper.claim(name, epoch, {name: span}, by=context.incarnation)
         if claim.spans[name].through != offsets:
             raise SourceError(
@@ -199,8 +202,9 @@ class SparkIngest(Worker):
             )
         context.steps.at("after_claim", name, epoch)
         batch_writer = EpochBatch(context, name, epoch, self.tries, rejects=False)
-        context.steps.at("during_compute", name, epoch)
+        computed = context.steps.computing(name, epoch)
         batch_writer.add_frame(rows)
+        computed()
         outputs = batch_writer.finish(name)
         context.steps.at("before_publish", name, epoch)
         if not context.keeper.publish(name, epoch, outputs, by=context.incarnation).won:

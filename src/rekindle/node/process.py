@@ -9,6 +9,7 @@ import argparse
 import json
 import logging
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -92,7 +93,6 @@ class Node:
         for worker in self._workers:
             worker.start()
         self._phase = "ready"
-        keeper.event("node_ready", options.node, incarnation=self._incarnation, workers=len(self._workers))
         self._stopping.wait()
         self._phase = "draining"
         for worker in self._workers:
@@ -107,7 +107,9 @@ class Node:
     def _prepare(self, home: Home, pipeline: Pipeline) -> tuple[SparkSession, Analysis]:
         options = self._options
         scratch = home.work / ".scratch" / f"{options.node}-{self._incarnation}"
-        scratch.mkdir(parents=True, exist_ok=True)
+        for older in scratch.parent.glob(f"{options.node}-*"):
+            shutil.rmtree(older, ignore_errors=True)  # of incarnations that are fenced by now
+        scratch.mkdir(parents=True)
         spark = start_session(options.node, cores=options.cores, conf=pipeline.settings.spark, scratch=scratch)
         self._watch_jvm(spark)
         return spark, analyse(pipeline, spark, source_schemas(pipeline, spark), scratch)
@@ -118,7 +120,14 @@ class Node:
         steps = Steps.from_environment(os.environ)
         steps.kill_jvm = lambda: os.kill(self._jvm_pid, signal.SIGKILL)
         tracker = spark.sparkContext.statusTracker()
-        steps.busy = lambda: bool(tracker.getActiveStageIds())
+        steps.job_group = lambda: str(spark.sparkContext.getLocalProperty("spark.jobGroup.id"))
+
+        def busy(group: str) -> bool:
+            jobs = [job for j in tracker.getJobIdsForGroup(group) if (job := tracker.getJobInfo(j)) is not None]
+            stages = [tracker.getStageInfo(s) for job in jobs if job.status == "RUNNING" for s in job.stageIds]
+            return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
+
+        steps.busy = busy
         return Context(
             pipeline=pipeline,
             home=home,

@@ -52,6 +52,7 @@ class Stateful(Worker):
             context.stopping,
             settle_s=context.settings.settle_s,
             clock=context.monotonic,
+            steps=context.steps,
         )
         self._root = self._folder / f"{context.incarnation}-{self.tries}"
         self._checkpoint = self._root / "checkpoint"
@@ -127,7 +128,6 @@ class Stateful(Worker):
                 f"Spark computes epoch {epoch} of {name}, but the claim in its inbox is another",
                 detail=f"claimed: {self._work.epoch if self._work else 'nothing'}; {self._checkpoint}",
             )
-        context.steps.at("during_compute", name, epoch)
         recorded = context.keeper.epoch(name, epoch)
         if recorded is not None:
             self._replay(rows, recorded)
@@ -144,7 +144,9 @@ class Stateful(Worker):
     def _publish(self, rows: DataFrame, epoch: EpochNumber) -> None:
         context, name = self.context, self.subject
         writer = EpochWriter(context.home, name, epoch, context.incarnation, self.tries)
+        computed = context.steps.computing(name, epoch)
         writer.add_frame(rows)
+        computed()
         output = writer.finish()
         context.steps.at("before_publish", name, epoch)
         published = context.keeper.publish(name, epoch, {name: output}, by=context.incarnation)
@@ -171,10 +173,8 @@ class Stateful(Worker):
     def _show_next(self) -> Work | None:
         """Wait for the next claim and show it to Spark. None when the node is stopping."""
         context = self.context
-        context.steps.at("before_claim", self.subject, self.epoch)
         work = self._claims.next(self.epoch)
         if work is not None:
-            context.steps.at("after_claim", self.subject, self.epoch)
             self._inbox.show(work.epoch, context.home, work.inputs)
             self._work = work
         return work

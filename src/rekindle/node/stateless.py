@@ -37,14 +37,14 @@ class Stateless(Worker):
             context.stopping,
             settle_s=context.settings.settle_s,
             clock=context.monotonic,
+            steps=context.steps,
         )
+        context.spark.sparkContext.setJobGroup(self.subject, f"stream {self.subject}")
         self.epoch = EpochNumber(context.keeper.head(self._fragment.name) + 1)
         while True:
-            context.steps.at("before_claim", self.subject, self.epoch)
             self._work = work = claims.next(self.epoch)
             if work is None:
                 return
-            context.steps.at("after_claim", self.subject, self.epoch)
             self._compute_and_publish(work)
             self.epoch = EpochNumber(self.epoch + 1)
 
@@ -52,8 +52,9 @@ class Stateless(Worker):
         context, name = self.context, self._fragment.name
         writer = EpochWriter(context.home, name, work.epoch, context.incarnation, self.tries)
         frames = {i: self._frame(i, work.inputs.get(i, ())) for i in self._fragment.inputs}
-        context.steps.at("during_compute", self.subject, self.epoch)
+        computed = context.steps.computing(self.subject, self.epoch)
         writer.add_frame(run_operators(self._fragment, frames))
+        computed()
         output = writer.finish()
         context.steps.at("before_publish", self.subject, self.epoch)
         if not context.keeper.publish(name, work.epoch, {name: output}, by=context.incarnation).won:
@@ -71,7 +72,7 @@ class Stateless(Worker):
 
     def _empty(self, name: str) -> Path:
         """A file without rows, for an input that contributes nothing."""
-        folder = self.context.home.work / self.subject / str(self.context.incarnation)
+        folder = self.context.home.work / self.subject / f"{self.context.incarnation}-0"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{name}.parquet"
         if not path.exists():

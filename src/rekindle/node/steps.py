@@ -9,6 +9,16 @@
 
 Each fires once: it leaves a file in ``REKINDLE_STEPS_DIR`` first, which also proves that it happened.
 Without the variable a step costs nothing.
+
+    before_claim      nobody has claimed the epoch; this replica is about to propose
+    after_claim       the claim is on record, nothing is computed
+    during_compute    Spark runs tasks of this subject's job; where no job runs, its rows are written in part
+    before_publish    the segments are durable, the keeper does not know them
+    after_publish     the epoch is on record; a stateful fragment's Spark has not committed it
+    before_delivery   the sink was told nothing
+    after_delivery    the sink has the epoch, the keeper does not know
+
+A replica that adopts a claim, or replays an epoch that is published, passes only the steps that are true of it.
 """
 
 from __future__ import annotations
@@ -46,7 +56,8 @@ class Steps:
         self._planned = planned
         self._folder = folder
         self.kill_jvm: Callable[[], None] = lambda: None
-        self.busy: Callable[[], bool] = lambda: True
+        self.job_group: Callable[[], str] = lambda: ""
+        self.busy: Callable[[str], bool] = lambda group: True
 
     @staticmethod
     def from_environment(environment: Mapping[str, str]) -> Steps:
@@ -65,10 +76,23 @@ class Steps:
         """Called when ``subject`` reaches ``step`` of ``epoch``."""
         for planned in self._planned:
             if (planned.step, planned.subject, planned.epoch) == (step, subject, epoch) and self._first(planned):
-                if step == "during_compute":
-                    threading.Thread(target=self._once_busy, args=(planned,), daemon=True).start()
-                else:
-                    self._act(planned)
+                self._act(planned)
+
+    def computing(self, subject: str, epoch: int) -> Callable[[], None]:
+        """Called by the thread that is about to start a Spark job for ``epoch``: ``during_compute`` is reached once
+        tasks of it run. Returns what to call when the job is over.
+        """
+        here = [p for p in self._planned if (p.step, p.subject, p.epoch) == ("during_compute", subject, epoch)]
+        if not here:
+            return _nothing
+        over = threading.Event()
+        group = self.job_group()
+        for planned in here:
+            if planned.action == "raise":
+                self.at("during_compute", subject, epoch)
+            else:
+                threading.Thread(target=self._once_busy, args=(planned, group, over), daemon=True).start()
+        return over.set
 
     def _first(self, planned: Planned) -> bool:
         if self._folder is None:
@@ -80,10 +104,13 @@ class Steps:
             return False
         return True
 
-    def _once_busy(self, planned: Planned) -> None:
-        while not self.busy():
+    def _once_busy(self, planned: Planned, group: str, over: threading.Event) -> None:
+        while not over.is_set():
+            if self.busy(group):
+                if self._first(planned):
+                    self._act(planned)
+                return
             time.sleep(0.001)
-        self._act(planned)
 
     def _act(self, planned: Planned) -> None:
         if planned.action == "kill":
@@ -94,3 +121,7 @@ class Steps:
             self.kill_jvm()
         elif planned.action == "raise":
             raise OSError(errno.EIO, f"planned at {planned.step} of {planned.subject} {planned.epoch}")
+
+
+def _nothing() -> None:
+    """No step is planned here."""

@@ -84,7 +84,11 @@ class Worker(ABC):
                 self.tries += 1
                 self.work()
             except Exception as error:
-                if not self._survive(error):
+                try:
+                    survived = self._survive(error)
+                except Exception as worse:  # fenced, or what nobody thought of: the supervisor replaces this node
+                    self.context.die(worse)
+                if not survived:
                     self.failed = True
                     return
 
