@@ -102,7 +102,8 @@ def introduction(plan: Plan, *, kept: bool) -> list[str]:
         f"  node main    {scale.payments_per_s:,} payments/s and {scale.logins_per_s:,} logins/s for "
         f"{scale.seconds} s, their join, the sink",
         "  node score   a windowed aggregate of what was joined",
-        f"After {plan.kill_after_s:g} s of output, or half of the input, node {plan.victim} is killed: SIGKILL to its Python and its JVM.",
+        f"After {plan.kill_after_s:g} s of output, or half of the input, node {plan.victim} is killed: SIGKILL to its",
+        "Python and its JVM.",
         "Nobody stands by, so it is started anew. When all input is used up, each row received is checked.",
         f"This takes about {scale.seconds + 35} s. Ctrl-C ends it, and "
         + (f"leaves what there is in {plan.folder}." if kept else "nothing is left behind."),

@@ -216,7 +216,7 @@ class Course:
         claim = keeper.claim_of("payments", EpochNumber(1))
         if claim is None:
             return False
-        half_s = claim.spans["payments"].through["start_us"] / 1e6 + self.plan.scale.seconds / 2
+        half_s = int(claim.spans["payments"].through["start_us"]) / 1e6 + self.plan.scale.seconds / 2
         return now_s >= min(first_s + self.plan.kill_after_s, max(half_s, first_s + KILL_AFTER_MIN_S))
 
     def _kill(self, home: Home, keeper: Keeper) -> Death | None:
