@@ -68,8 +68,8 @@ def fork(origin: Path, target: Path) -> Standing:
     """Link the committed prefix of ``origin`` to ``target``; returns where it stands."""
     stand = standing(origin)
     target.mkdir(parents=True)
-    shutil.copyfile(origin / BASE, target / BASE)
     if stand.batch < 0:
+        shutil.copyfile(origin / BASE, target / BASE)
         return stand
     shutil.copyfile(origin / "metadata", target / "metadata")
     for log in ("offsets", "commits"):
@@ -80,6 +80,8 @@ def fork(origin: Path, target: Path) -> Standing:
     for folder, _, files in os.walk(origin / "state"):
         relative = Path(folder).relative_to(origin)
         _link(Path(folder), target / relative, lambda name: _number(STATE_VERSION, name, 0) <= stand.batch + 1, files)
+    # Last, since it makes this a checkpoint: whoever dies half-way leaves nothing that could be taken for one.
+    shutil.copyfile(origin / BASE, target / BASE)
     return stand
 
 

@@ -1,0 +1,51 @@
+"""Two sources, a join with an aggregate on top, and an aggregate in append mode: all of it deterministic."""
+
+import os
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+import rekindle as rk
+
+START_S = 1_700_000_000.0
+QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+pipeline = rk.Pipeline(
+    "trades",
+    settings=rk.Settings(
+        lease_s=float(os.environ.get("TRADES_LEASE_S", "30")), heartbeat_s=0.2, zombie_s=300, spark=QUICK
+    ),
+)
+LIMIT = int(os.environ.get("TRADES_LIMIT", "2400"))
+pipeline.source("bids", rk.sources.Rate(100, keys=20, seed=1, start=START_S, limit=LIMIT), rows_max=200)
+pipeline.source("asks", rk.sources.Rate(100, keys=20, seed=2, start=START_S, limit=LIMIT), rows_max=200)
+
+
+@pipeline.stream(rows_max=200)
+def joined(bids: DataFrame, asks: DataFrame) -> DataFrame:
+    bid = bids.withWatermark("ts", "2 seconds").alias("bid")
+    ask = asks.withWatermark("ts", "2 seconds").alias("ask")
+    near = "bid.key = ask.key AND ask.ts BETWEEN bid.ts - INTERVAL 500 MILLISECONDS AND bid.ts + INTERVAL 500 MILLISECONDS"
+    columns = ["bid.ts", "bid.key", "bid.seq AS bid_seq", "ask.seq AS ask_seq", "bid.value - ask.value AS spread"]
+    return bid.join(ask, F.expr(near)).selectExpr(*columns)
+
+
+@pipeline.stream(output_mode="update")
+def spreads(joined: DataFrame) -> DataFrame:
+    """Its input is as late as two sources can be apart, so nothing may be dropped: the watermark is far behind."""
+    window = F.window("ts", "5 seconds").alias("at")
+    sums = [F.count("*").alias("n"), F.sum("spread").alias("total"), F.min("bid_seq").alias("first")]
+    grouped = joined.withWatermark("ts", "1 hour").groupBy(window, "key").agg(*sums)
+    return grouped.selectExpr("at.start AS start", "key", "n", "total", "first")
+
+
+@pipeline.stream(rows_max=400)
+def volumes(bids: DataFrame) -> DataFrame:
+    grouped = bids.withWatermark("ts", "1 second").groupBy(F.window("ts", "2 seconds").alias("at"), "key")
+    return grouped.agg(F.count("*").alias("n"), F.sum("value").alias("total")).selectExpr(
+        "at.start AS start", "key", "n", "total"
+    )
+
+
+pipeline.sink("joined", rk.sinks.Files("out/joined"))
+pipeline.sink("spreads", rk.sinks.Files("out/spreads"))
