@@ -143,7 +143,7 @@ def test_an_unknown_sink_stream_is_refused() -> None:
 
 
 def test_a_cycle_is_refused_and_named() -> None:
-    with pytest.raises(DeclarationError, match="cycle: a <- c <- b <- a|cycle: a <- b <- c <- a") as caught:
+    with pytest.raises(DeclarationError, match=r"cycle: a <- c <- b <- a|cycle: a <- b <- c <- a") as caught:
         check(pipeline_of(a="s c", b="a", c="b"))
     assert __file__ in caught.value.detail
 

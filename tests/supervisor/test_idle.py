@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from rekindle.keeper.records import EMPTY_DIGEST, Claim, Epoch, EpochNumber, Incarnation, Output, Span, StreamRecord
+from rekindle.home import create_or_open
+from rekindle.keeper import open_keeper
+from rekindle.keeper.records import (
+    EMPTY_DIGEST,
+    Claim,
+    Epoch,
+    EpochNumber,
+    Incarnation,
+    Output,
+    Segment,
+    Span,
+    StreamRecord,
+)
 from rekindle.pipeline import Pipeline
 from rekindle.sinks.base import Sink, Writer
-from rekindle.supervisor.idle import Standing, is_hopeless, is_settled
+from rekindle.supervisor.idle import Standing, is_hopeless, is_settled, look
 from tests.supervisor.world import Nothing
 
 BY = Incarnation(1)
@@ -64,16 +77,19 @@ DONE = Standing(
         "counts": StreamRecord("counts", "counts", "{}", ("lines",), ""),
     },
     failed=frozenset(),
+    unread=frozenset(),
 )
 CLAIMED = replace(DONE, claims={**DONE.claims, "lines": claim("lines", 4, {"lines": Span({"row": 30}, {"row": 40})})})
-BEHIND = replace(
-    DONE, claims={**DONE.claims, "counts": claim("counts", 2, {"lines": Span(1, 2)})}
-)
+BEHIND = replace(DONE, unread=frozenset({("counts", "lines")}))
 NOT_STARTED = replace(
-    DONE, claims={**DONE.claims, "counts": None}, heads={"lines": epoch("lines", 3)}, delivered={"counts_sink": 0}
+    DONE,
+    claims={**DONE.claims, "counts": None},
+    heads={"lines": epoch("lines", 3)},
+    delivered={"counts_sink": 0},
+    unread=frozenset({("counts", "lines")}),
 )
 NOT_DELIVERED = replace(DONE, delivered={"counts_sink": 1})
-NOTHING_YET = Standing({"lines": None, "counts": None}, {}, {"counts_sink": 0}, DONE.records, frozenset())
+NOTHING_YET = Standing({"lines": None, "counts": None}, {}, {"counts_sink": 0}, DONE.records, frozenset(), frozenset())
 
 
 def test_all_done() -> None:
@@ -112,3 +128,23 @@ def test_hopeless_when_every_fragment_failed_and_the_sinks_took_what_there_is() 
     assert not is_hopeless(replace(NOT_DELIVERED, failed=failed), PIPELINE, ())
     assert is_hopeless(replace(DONE, failed=frozenset({"counts"})), PIPELINE, ("in",))
     assert not is_hopeless(replace(DONE, claims={}), PIPELINE, ())
+
+
+def test_epochs_without_rows_may_lie_unclaimed(tmp_path: Path) -> None:
+    """Nobody claims them by themselves: they wait for the next one with rows."""
+    keeper = open_keeper(None, home=create_or_open(tmp_path / "home", "test", None))
+    by = keeper.enlist("n", code="c")
+    for record in (
+        StreamRecord("lines", "lines", "{}", (), ""),
+        StreamRecord("counts", "counts", "{}", ("lines",), ""),
+    ):
+        keeper.record_stream(record)
+    for number, rows in ((1, 0), (2, 5)):
+        position = EpochNumber(number)
+        keeper.claim("lines", position, {"lines": Span(number - 1 or None, number)}, by=by)
+        segments = (Segment(f"streams/lines/{number}", rows, 1, "x"),) if rows else ()
+        keeper.publish("lines", position, {"lines": Output(segments, rows, len(segments), f"{rows}:0:0")}, by=by)
+        assert (("counts", "lines") in look(keeper, PIPELINE).unread) == (rows > 0)
+    keeper.claim("counts", EpochNumber(1), {"lines": Span(0, 2)}, by=by)
+    assert not look(keeper, PIPELINE).unread
+    keeper.close()

@@ -92,6 +92,7 @@ class Ingest(Worker):
     def __init__(self, context: Context, declaration: SourceDeclaration) -> None:
         super().__init__(context, declaration.name)
         self._declaration = declaration
+        self.looked = False
 
     def work(self) -> None:
         context, name = self.context, self.subject
@@ -119,6 +120,7 @@ class Ingest(Worker):
                 return None
             looked_at = context.monotonic()
             newest = reader.newest(after, self._declaration.rows_max)
+            self.looked = True
             if newest is not None:
                 span = Span(after, json.loads(json.dumps(newest)))
                 context.steps.at("before_claim", name, self.epoch)
@@ -153,6 +155,7 @@ class SparkIngest(Worker):
         self._source = declaration.source
         self._folder = context.home.work / declaration.name / "source"
         self._raised: Exception | None = None
+        self.looked = False
 
     def work(self) -> None:
         context = self.context
@@ -166,7 +169,9 @@ class SparkIngest(Worker):
         query = writer.foreachBatch(self._batch).start()
         try:
             while query.isActive:
-                if context.stopping.wait(WATCH_S) and not query.status["isTriggerActive"]:
+                idle = not query.status["isTriggerActive"]
+                self.looked = self.looked or (idle and bool(query.recentProgress))
+                if context.stopping.wait(WATCH_S) and idle:
                     return
             error = query.exception()
             raise error if error is not None else SourceError(f"the query of source {self.subject!r} ended by itself")

@@ -92,7 +92,7 @@ class Node:
         self._workers = workers_of(context, options.node)
         for worker in self._workers:
             worker.start()
-        self._phase = "ready"
+        self._phase = "looking"
         self._stopping.wait()
         self._phase = "draining"
         for worker in self._workers:
@@ -159,6 +159,8 @@ class Node:
         while not self._left.wait(every_s if self._beats else 0):
             try:
                 failed = [w.subject for w in self._workers if w.failed]
+                if self._phase == "looking" and all(w.looked or w.failed for w in self._workers):
+                    self._phase = "ready"
                 report = {"phase": self._phase, "jvm_pid": self._jvm_pid, "failed": failed}
                 self._beats += 1
                 if keeper.beat(self._incarnation, report) == "drain":

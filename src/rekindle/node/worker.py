@@ -64,6 +64,7 @@ class Worker(ABC):
         self.epoch = EpochNumber(0)  # the one in hand
         self.tries = 0
         self.failed = False
+        self.looked = True  # whether it has seen what there is to do; sources clear it until they have
         self._thread = threading.Thread(target=self._main, name=subject, daemon=True)
 
     def start(self) -> None:

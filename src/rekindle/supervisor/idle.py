@@ -10,6 +10,9 @@ from rekindle.keeper.records import REJECTED_SUFFIX, Claim, Epoch, StreamRecord
 from rekindle.pipeline import Pipeline
 
 
+LOOK_EPOCHS = 100
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """One look at how far everything is. Two equal ones mean that nothing moved in between."""
@@ -19,6 +22,7 @@ class Standing:
     delivered: dict[str, int]
     records: dict[str, StreamRecord]
     failed: frozenset[str]
+    unread: frozenset[tuple[str, str]]  # fragment and input, where rows wait; epochs without rows may lie unclaimed
 
     @property
     def moved(self) -> object:
@@ -30,12 +34,23 @@ class Standing:
 def look(keeper: Keeper, pipeline: Pipeline) -> Standing:
     """How far everything is now."""
     records = keeper.streams()
+    claims = {fragment: keeper.last_claim(fragment) for fragment in sorted({r.fragment for r in records.values()})}
+    heads = keeper.heads()
+    unread = set()
+    for record in records.values():
+        claim = claims[record.fragment]
+        for name in set(record.inputs) & heads.keys():
+            through = claim.spans[name].through if claim is not None and name in claim.spans else 0
+            waiting = keeper.epochs(name, after=through, through=heads[name].epoch, limit=LOOK_EPOCHS)
+            if len(waiting) == LOOK_EPOCHS or any(epoch.output.rows for epoch in waiting):
+                unread.add((record.fragment, name))
     return Standing(
-        claims={fragment: keeper.last_claim(fragment) for fragment in sorted({r.fragment for r in records.values()})},
-        heads=keeper.heads(),
+        claims=claims,
+        heads=heads,
         delivered={sink: keeper.delivered(sink) for sink in pipeline.sinks},
         records=records,
         failed=frozenset(failure.subject for failure in keeper.failures()),
+        unread=frozenset(unread),
     )
 
 
@@ -58,10 +73,8 @@ def is_settled(now: Standing, pipeline: Pipeline, given_up: Collection[str]) -> 
         own = [record for record in now.records.values() if record.fragment == fragment]
         if any(head(record.stream) != (claim.epoch if claim is not None else 0) for record in own):
             return False
-        for name in {name for record in own for name in record.inputs if name in now.records} - {r.stream for r in own}:
-            through = claim.spans[name].through if claim is not None and name in claim.spans else 0
-            if through != head(name):
-                return False
+        if any(reader == fragment for reader, _ in now.unread):
+            return False
     for sink in pipeline.sinks.values():
         if sink.name in now.failed or sink.node in given_up:
             continue
