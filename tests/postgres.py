@@ -29,7 +29,6 @@ listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
 max_connections = 200
 shared_buffers = 64MB
-fsync = on
 autovacuum_naptime = 10s
 """
 
@@ -41,7 +40,8 @@ class PostgresMissing(Exception):
 class PostgresServer:
     """One cluster in a temporary folder. ``url`` stays the same over stops and starts."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, fsync: bool = True) -> None:
+        self._fsync = fsync
         self._programs = _programs()
         self._account = _account()
         self._folder = Path(tempfile.mkdtemp(prefix="rekindle-postgres-"))
@@ -134,7 +134,7 @@ class PostgresServer:
         command += [f"--pwfile={password_file}", "--encoding=UTF8", "--locale=C", "--no-sync"]
         self._run(command)
         with open(self._data / "postgresql.conf", "a", encoding="utf-8") as config:
-            config.write(f"{SETTINGS}port = {self.port}\n")
+            config.write(f"{SETTINGS}port = {self.port}\nfsync = {'on' if self._fsync else 'off'}\n")
 
     def _ready(self) -> bool:
         command = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-d", DATABASE]
@@ -190,7 +190,7 @@ def _free_port() -> int:
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL for the whole session. Stop and start it only through ``postgres_own``."""
     try:
-        server = PostgresServer()
+        server = PostgresServer(fsync=False)  # no test cuts the power
     except PostgresMissing as missing:
         pytest.fail(str(missing), pytrace=False)
     with server:
@@ -201,7 +201,7 @@ def postgres() -> Iterator[PostgresServer]:
 def postgres_own() -> Iterator[PostgresServer]:
     """A second PostgreSQL, for tests that stop it. Each test leaves it running."""
     try:
-        server = PostgresServer()
+        server = PostgresServer(fsync=False)  # no test cuts the power
     except PostgresMissing as missing:
         pytest.fail(str(missing), pytrace=False)
     with server:

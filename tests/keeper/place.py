@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import text
-
 from rekindle.home import Home
 from rekindle.keeper import Keeper, open_keeper
 from rekindle.keeper.records import EpochNumber, Incarnation, Output, Segment, Span, StreamRecord
@@ -39,7 +37,7 @@ def damage(keeper: Keeper, statement: str) -> None:
     """Change a record behind the keeper's back. ``{}`` in the statement stands for the place of the tables."""
     schema = getattr(keeper._watch, "_channel", None)
     where = "" if schema is None else f"{schema}."
-    keeper._store.write(lambda tx: tx.execute(text(statement.replace("{}", where))))
+    keeper._store.write(lambda tx: tx.exec_driver_sql(statement.replace("{}", where)))
 
 
 def stream(name: str, fragment: str | None = None, *inputs: str) -> StreamRecord:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from rekindle.errors import BrokenInvariant
-from rekindle.keeper import Keeper
-from rekindle.keeper.line import CLAIMS_A_PAGE
+from rekindle.keeper import Keeper, line
 from rekindle.keeper.records import EpochNumber, Incarnation, Output, Segment, Span
 from tests.keeper.place import Place, epochs, output, stream
 
@@ -169,10 +168,11 @@ def test_heads_of_nothing(keeper: Keeper) -> None:
     assert keeper.heads() == {} and keeper.streams() == {} and list(keeper.claims("x")) == []
 
 
-def test_claims_come_in_pages(sqlite_place: Place) -> None:
-    keeper = sqlite_place.open()
+def test_claims_come_in_pages(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "CLAIMS_A_PAGE", 4)
+    keeper = place.open()
     me = keeper.enlist("n1", code="")
-    count = CLAIMS_A_PAGE + 3
+    count = 11
     for e in range(1, count + 1):
         keeper.claim("lines", EpochNumber(e), {"outside": Span(e - 1 or None, e)}, by=me)
     assert [c.epoch for c in keeper.claims("lines")] == list(range(1, count + 1))

@@ -81,7 +81,7 @@ def _refuse(scheme: str) -> None:
     bare = scheme.partition("+")[0].lower()
     if bare.startswith("sqlite") or bare == "file":
         hint = "leave the keeper's address out: SQLite in the home is the default"
-    elif get_close_matches(bare, ["postgresql", "postgres", "pgsql", "psql"], cutoff=0.6):
+    elif get_close_matches(bare, ["postgresql", "postgres", "pgsql"], cutoff=0.7):
         hint = f"did you mean {POSTGRESQL}?"
     else:
         hint = f"a keeper is {POSTGRESQL}USER:PASSWORD@HOST:PORT/DATABASE, or SQLite in the home if none is given"
