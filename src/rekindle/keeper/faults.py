@@ -65,6 +65,12 @@ def transient(error: BaseException) -> str | None:
     return None
 
 
+def busy(error: BaseException) -> bool:
+    """Whether SQLite says that another connection holds the lock."""
+    cause = _cause(error)
+    return isinstance(cause, sqlite3.Error) and _primary(cause) == sqlite3.SQLITE_BUSY
+
+
 def surfaced(error: BaseException, shown: str) -> RekindleError | None:
     """The error that people see for one that waiting does not help against; None if it is unknown."""
     cause = _cause(error)

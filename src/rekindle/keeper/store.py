@@ -12,16 +12,18 @@ from typing import Any, TypeVar
 
 import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
 from rekindle.errors import KeeperUnavailable
 from rekindle.keeper.address import Address
-from rekindle.keeper.faults import DATABASE_ERRORS, Busy, surfaced, transient
+from rekindle.keeper.faults import DATABASE_ERRORS, Busy, busy, surfaced, transient
 
 T = TypeVar("T")
 log = logging.getLogger("rekindle.keeper")
 
 BUSY_S_MAX = 5.0
+LOCK_POLL_S = 0.001
 PAUSE_S_MIN, PAUSE_S_MAX = 0.01, 1.0
 
 # Head lookups must walk the index whatever the statistics say of a young table; a process that is
@@ -73,7 +75,7 @@ class Store:
 
     def _write_sqlite(self, act: Callable[[Connection], T]) -> T:
         with self._my_turn(), self._engine.connect() as connection:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            self._begin_immediate(connection)
             result = act(connection)
             connection.commit()
             return result
@@ -82,9 +84,25 @@ class Store:
         with self._engine.begin() as connection:
             return act(connection)
 
+    def _begin_immediate(self, connection: Connection) -> None:
+        # SQLite waits for a lock in sleeps that grow to 0.1 s; locks here last a millisecond or so.
+        deadline = time.monotonic() + self._busy_s
+        connection.exec_driver_sql("PRAGMA busy_timeout = 0")
+        try:
+            while True:
+                try:
+                    connection.exec_driver_sql("BEGIN IMMEDIATE")
+                    return
+                except DBAPIError as error:
+                    if not busy(error) or time.monotonic() > deadline:
+                        raise
+                time.sleep(LOCK_POLL_S)
+        finally:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(self._busy_s * 1000)}")
+
     @contextmanager
     def _my_turn(self) -> Iterator[None]:
-        # SQLite's own waiting is a sleep of up to 0.1 s: threads of one process queue up here instead.
+        # Threads of one process queue up here, where they are woken, instead of polling for the file's lock.
         if not self._turn.acquire(timeout=self._busy_s):
             raise Busy
         try:
