@@ -42,6 +42,10 @@ DEFAULTS = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.scheduler.mode": "FAIR",
     "spark.sql.adaptive.enabled": "false",
+    # A claim may name hundreds of small segments. Spark would list each in a task of its own, and count four
+    # megabytes for opening one: seconds an epoch, for files that are on this host's disk.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+    "spark.sql.files.openCostInBytes": "65536",
 }
 
 
