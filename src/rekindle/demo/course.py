@@ -39,7 +39,9 @@ DRAW_S = 0.5
 START_S = 180.0
 SLACK_S = 300.0
 DRAIN_S = 20.0
-KILL_AFTER_MIN_S = 0.5
+LATEST_FLOWING = 0.5
+LATEST = 0.7
+"""The shares of the input at which the kill comes at the latest, where output flows already and where not yet."""
 IDLE = "4s"
 
 
@@ -199,7 +201,7 @@ class Course:
                 raise self._failure(f"no output within {START_S:g} s")
             if now_s - self._started_s > self.plan.scale.seconds + SLACK_S:
                 return None
-            if self._death is None and first_s is not None and self._is_time(keeper, first_s, now_s):
+            if self._death is None and self._is_time(keeper, first_s, now_s):
                 self._death = self._kill(home, keeper)
             if now_s - self._drawn_s >= DRAW_S:
                 try:
@@ -211,13 +213,15 @@ class Course:
             time.sleep(LOOK_S)
         return None
 
-    def _is_time(self, keeper: Keeper, first_s: float, now_s: float) -> bool:
-        """Whether to kill now: in time for input to go on well after it, also where the start took long."""
+    def _is_time(self, keeper: Keeper, first_s: float | None, now_s: float) -> bool:
+        """Whether to kill now. Where the start takes long the kill comes earlier, so that input goes on after it."""
+        if first_s is not None and now_s - first_s >= self.plan.kill_after_s:
+            return True
         claim = keeper.claim_of("payments", EpochNumber(1))
         if claim is None:
             return False
-        half_s = int(claim.spans["payments"].through["start_us"]) / 1e6 + self.plan.scale.seconds / 2
-        return now_s >= min(first_s + self.plan.kill_after_s, max(half_s, first_s + KILL_AFTER_MIN_S))
+        used = (now_s - int(claim.spans["payments"].through["start_us"]) / 1e6) / self.plan.scale.seconds
+        return used >= (LATEST_FLOWING if first_s is not None else LATEST)
 
     def _kill(self, home: Home, keeper: Keeper) -> Death | None:
         """SIGKILL the victim's Python and JVM; None if it does not run at this moment."""
