@@ -124,8 +124,8 @@ class Node:
 
         def busy(group: str) -> bool:
             jobs = [job for j in tracker.getJobIdsForGroup(group) if (job := tracker.getJobInfo(j)) is not None]
-            stages = [tracker.getStageInfo(s) for job in jobs if job.status == "RUNNING" for s in job.stageIds]
-            return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
+            stages = {stage for job in jobs if job.status == "RUNNING" for stage in job.stageIds}
+            return bool(stages.intersection(tracker.getActiveStageIds()))
 
         steps.busy = busy
         return Context(

@@ -55,6 +55,7 @@ class Steps:
     def __init__(self, planned: tuple[Planned, ...] = (), folder: Path | None = None) -> None:
         self._planned = planned
         self._folder = folder
+        self._turn = threading.Lock()
         self.kill_jvm: Callable[[], None] = lambda: None
         self.job_group: Callable[[], str] = lambda: ""
         self.busy: Callable[[str], bool] = lambda group: True
@@ -75,8 +76,8 @@ class Steps:
     def at(self, step: str, subject: str, epoch: int) -> None:
         """Called when ``subject`` reaches ``step`` of ``epoch``."""
         for planned in self._planned:
-            if (planned.step, planned.subject, planned.epoch) == (step, subject, epoch) and self._first(planned):
-                self._act(planned)
+            if (planned.step, planned.subject, planned.epoch) == (step, subject, epoch):
+                self._act_once(planned)
 
     def computing(self, subject: str, epoch: int) -> Callable[[], None]:
         """Called by the thread that is about to start a Spark job for ``epoch``: ``during_compute`` is reached once
@@ -94,6 +95,11 @@ class Steps:
                 threading.Thread(target=self._once_busy, args=(planned, group, over), daemon=True).start()
         return over.set
 
+    def _act_once(self, planned: Planned) -> None:
+        with self._turn:  # a process that is stopped at one step must not have left the mark of another
+            if self._first(planned):
+                self._act(planned)
+
     def _first(self, planned: Planned) -> bool:
         if self._folder is None:
             return False
@@ -107,8 +113,7 @@ class Steps:
     def _once_busy(self, planned: Planned, group: str, over: threading.Event) -> None:
         while not over.is_set():
             if self.busy(group):
-                if self._first(planned):
-                    self._act(planned)
+                self._act_once(planned)
                 return
             time.sleep(0.001)
 

@@ -17,15 +17,16 @@ pipeline = rk.Pipeline(
     ),
 )
 LIMIT = int(os.environ.get("TRADES_LIMIT", "2400"))
-pipeline.source("bids", rk.sources.Rate(100, keys=20, seed=1, start=START_S, limit=LIMIT), rows_max=200)
-pipeline.source("asks", rk.sources.Rate(100, keys=20, seed=2, start=START_S, limit=LIMIT), rows_max=200)
+ROWS_MAX = int(os.environ.get("TRADES_ROWS_MAX", "200"))  # smaller epochs, and more of them: the rows are the same
+pipeline.source("bids", rk.sources.Rate(100, keys=20, seed=1, start=START_S, limit=LIMIT), rows_max=ROWS_MAX)
+pipeline.source("asks", rk.sources.Rate(100, keys=20, seed=2, start=START_S, limit=LIMIT), rows_max=ROWS_MAX)
 
 
-@pipeline.stream(rows_max=200)
+@pipeline.stream(rows_max=ROWS_MAX)
 def joined(bids: DataFrame, asks: DataFrame) -> DataFrame:
     bid = bids.withWatermark("ts", "2 seconds").alias("bid")
     ask = asks.withWatermark("ts", "2 seconds").alias("ask")
-    near = "bid.key = ask.key AND ask.ts BETWEEN bid.ts - INTERVAL 500 MILLISECONDS AND bid.ts + INTERVAL 500 MILLISECONDS"
+    near = "bid.key = ask.key AND ask.ts BETWEEN bid.ts - INTERVAL 0.5 SECOND AND bid.ts + INTERVAL 0.5 SECOND"
     columns = ["bid.ts", "bid.key", "bid.seq AS bid_seq", "ask.seq AS ask_seq", "bid.value - ask.value AS spread"]
     return bid.join(ask, F.expr(near)).selectExpr(*columns)
 
@@ -39,11 +40,11 @@ def spreads(joined: DataFrame) -> DataFrame:
     return grouped.selectExpr("at.start AS start", "key", "n", "total", "first")
 
 
-@pipeline.stream(rows_max=400)
+@pipeline.stream(rows_max=2 * ROWS_MAX)
 def volumes(bids: DataFrame) -> DataFrame:
     grouped = bids.withWatermark("ts", "1 second").groupBy(F.window("ts", "2 seconds").alias("at"), "key")
     return grouped.agg(F.count("*").alias("n"), F.sum("value").alias("total")).selectExpr(
-        "at.start AS start", "key", "n", "total"
+        "at.start AS start", "key", os.environ.get("TRADES_COUNT", "n"), "total"
     )
 
 
