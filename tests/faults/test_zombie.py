@@ -1,0 +1,61 @@
+"""A node that hangs is replaced, and finds out when it wakes.
+
+Fault model. Survived: the node's process group is stopped (SIGSTOP) in the middle of its work, is taken for dead
+when its lease has run out, and goes on (SIGCONT) after another has taken over. Lost: nothing; the woken one
+publishes and delivers nothing, and ends with the exit code of a fenced node.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from rekindle.errors import Fenced
+from tests.faults.conftest import Trades
+from tests.faults.scene import Scene
+from tests.faults.soundness import assert_done, flaws
+
+pytestmark = [pytest.mark.processes, pytest.mark.spark, pytest.mark.timeout(200)]
+
+
+def test_stopped_node_is_replaced_and_fenced(tmp_path: Path, undisturbed: Trades) -> None:
+    with Scene(tmp_path, "trades", TRADES_LEASE_S="3", TRADES_ROWS_MAX="100") as scene:
+        run = scene.start("--until-idle", "2s")
+        witness = scene.watched()
+        scene.until(lambda: scene.head("joined") >= 3, "epochs")
+        zombie = scene.ready_member()
+        scene.signal(zombie, signal.SIGSTOP)
+        scene.until(lambda: scene.events("node_fenced"), "its lease runs out")
+        (fenced,) = scene.events("node_fenced")
+        assert fenced.detail["incarnation"] == zombie.incarnation and "no heartbeat" in fenced.detail["why"]
+        assert scene.stopped(zombie.pid)
+
+        heir = scene.ready_member()
+        assert heir.incarnation > zombie.incarnation
+        taken_over = scene.head("joined")
+        scene.until(lambda: scene.head("joined") > taken_over, "epochs of the one that took over")
+
+        run.process.send_signal(signal.SIGSTOP)  # nobody buries the zombie before its exit code is read
+        try:
+            scene.signal(zombie, signal.SIGCONT)
+            scene.until(lambda: exit_code(zombie.pid) is not None, "the zombie ends by itself")
+            assert exit_code(zombie.pid) == Fenced.exit_code
+        finally:
+            run.process.send_signal(signal.SIGCONT)
+        assert_done(run.ends())
+
+        late = [e for s in ("bids", "joined", "spreads", "volumes") for e in scene.epochs(s)]
+        late = [e for e in late if e.published_at_s > fenced.at_s]
+        assert late and {e.incarnation for e in late} == {heir.incarnation}
+        assert flaws(scene) == []
+        assert witness.changed() == []
+        assert Trades.of(scene) == undisturbed
+
+
+def exit_code(pid: int) -> int | None:
+    """Of a process that has ended and is not buried yet."""
+    text = Path(f"/proc/{pid}/stat").read_text()
+    fields = text[text.rindex(")") + 2 :].split()
+    return int(fields[49]) >> 8 if fields[0] == "Z" else None
