@@ -3,6 +3,7 @@
     NODE.exit     holds an exit code: exit with it at once, after saying why
     NODE.mute     never beat
     NODE.stubborn do not drain
+    NODE.freeze   stop in the middle of a transaction of the keeper's database
     NODE.failed   holds names of what failed in it for good
 
 It writes NODE-INCARNATION.saw: the incarnations of this home that had processes when it started, and
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -59,6 +61,12 @@ def main() -> int:
     try:
         keeper.present(by, host=this_host(), pid=os.getpid(), pid_started=start_ticks(os.getpid()) or 0)
         while True:
+            if told("freeze").exists():
+                told("freeze").unlink()
+                with sqlite3.connect(home.keeper_file, isolation_level=None) as database:
+                    database.execute("BEGIN IMMEDIATE")
+                    (args.control / f"{node}-{by}.frozen").touch()
+                    os.kill(os.getpid(), signal.SIGSTOP)
             if not told("mute").exists():
                 failed = told("failed").read_text().split() if told("failed").exists() else []
                 want = keeper.beat(by, {"phase": "ready", "failed": failed})

@@ -16,7 +16,7 @@ import pytest
 
 from rekindle.errors import DeclarationError, HomeInUse, KeeperUnavailable
 from rekindle.home import HomeLock
-from rekindle.keeper import Keeper
+from rekindle.keeper import Keeper, open_keeper
 from rekindle.keeper.records import EpochNumber, Incarnation
 from rekindle.supervisor.processes import Processes, start_ticks, this_host
 from rekindle.supervisor.supervise import Supervisor
@@ -160,6 +160,21 @@ def test_a_hung_node_is_killed_in_the_end(make: Callable[..., World]) -> None:
     until(supervisor, lambda: world.beating(but=old.incarnation), "the new one beats")
     until(supervisor, lambda: not alive(old.pid) and not alive(world.child(old)), "the old ones are gone")
     assert world.events("node_killed")
+
+
+def test_a_node_stopped_in_a_transaction_does_not_hold_up_the_keeper_for_ever(world: World) -> None:
+    keeper = open_keeper(None, home=world.home, patience_s=0.2)
+    supervisor = world.supervisor(keeper=keeper)
+    old = until(supervisor, world.beating, "it beats")
+    world.tell("a", "freeze")
+    until(None, (world.control / f"a-{old.incarnation}.frozen").exists, "it is stopped with the database locked")
+    with pytest.raises(KeeperUnavailable):
+        keeper.fence(old.incarnation, "a test")
+    until(supervisor, lambda: not alive(old.pid) and not alive(world.child(old)), "it is killed, with its child")
+    until(supervisor, lambda: world.beating(but=old.incarnation), "the new one beats")
+    (event,) = world.events("node_killed")
+    assert event.detail["why"] == "it was stopped while it held the keeper"
+    keeper.close()
 
 
 def test_a_slow_node_that_beats_is_left_alone_and_a_mute_one_is_not(world: World) -> None:

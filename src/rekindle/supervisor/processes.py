@@ -74,6 +74,13 @@ class Watched:
             return None
         return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
 
+    def stopped(self) -> bool:
+        """Whether the process was stopped by a signal, so that it will do nothing by itself."""
+        try:
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
     def signal(self, number: int) -> None:
         """Send a signal; nothing happens if the process has ended."""
         with suppress(ProcessLookupError):

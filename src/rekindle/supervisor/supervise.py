@@ -243,14 +243,24 @@ class Supervisor:
 
     def _fence(self, known: Known, action: d.Fence) -> None:
         if action.death:
-            self._count_death(known, action.why, first=lambda: self._keeper.fence(known.incarnation, action.why))
+            self._count_death(known, action.why, first=lambda: self._fence_on_record(known, action))
         else:
-            self._keeper.fence(known.incarnation, action.why)
+            self._fence_on_record(known, action)
         if self._ending and known.seen() is not d.Seen.GONE:
             self._late.add(known.node)
         known.is_over(d.Standing.FENCED, self._clock(), hung=action.hung)
         known.noted = True
         self._note("node_fenced", known.node, incarnation=known.incarnation, why=action.why)
+
+    def _fence_on_record(self, known: Known, action: d.Fence) -> None:
+        """A process that was stopped in the middle of a transaction on SQLite holds up everybody, also who would
+        fence it. It is killed, which ends its transaction. PostgreSQL sees to that by itself."""
+        try:
+            self._keeper.fence(known.incarnation, action.why)
+        except KeeperUnavailable:
+            if self._keeper_url is None and known.here and known.watched is not None and known.watched.stopped():
+                self._kill(known, "it was stopped while it held the keeper")
+            raise
 
     def _kill(self, known: Known, why: str) -> None:
         again = known.killed_at_s is not None
