@@ -140,7 +140,9 @@ class Course:
         """End all that was started: ask for a drain, then kill, by process id. Safe to call again."""
         run = self._run
         if run is not None and run.poll() is None:
-            self.view.say("draining; Ctrl-C once more kills")
+            self.act = "draining to an epoch boundary; Ctrl-C once more kills"
+            self.view.say(self.act)
+            self._draw()
             for _ in range(2):
                 run.send_signal(signal.SIGINT)
                 try:
@@ -285,10 +287,11 @@ class Course:
         input_ended_s = max(starts.values()) / 1e6 + scale.seconds
         arrivals = self._receiver.arrivals
         killed_s = self._death.at_s if self._death is not None else input_ended_s
+        before = [at_s for at_s in arrivals if at_s < killed_s]
         return Outcome(
             verdict=judge(self._receiver.trace(), expected),
             pause=longest_pause(arrivals, input_ended_s=input_ended_s),
-            pause_before=longest_pause([at_s for at_s in arrivals if at_s < killed_s], input_ended_s=killed_s),
+            pause_before=longest_pause(before, input_ended_s=killed_s) if len(before) > 1 else None,
             moments=tuple(moments),
             meanwhile=self._meanwhile(keeper, moments),
             disturbances=tuple(f"{d.file} {d.what}" for d in self._receiver.disturbances),
