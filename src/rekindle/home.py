@@ -1,5 +1,7 @@
 """The home: the one folder that holds everything a pipeline leaves on disk.
 
+In it:
+
     home.json     version, the pipeline's name, the home's id, the keeper's address without its secrets
     keeper.db     the embedded keeper
     supervisor.lock
@@ -142,9 +144,11 @@ class HomeLock:
 
 
 def without_password(url: str) -> str:
-    """A keeper's address fit for records and logs."""
-    bare = re.sub(r"(//[^/@:]*):[^@]*@", r"\1@", url)
-    return re.sub(r"([?&])(password|sslpassword)=[^&]*&?", r"\1", bare).rstrip("?&")
+    """One address, fit for records and logs. What stands between the user's name and the last '@' goes, also where
+    a password holds characters that should have been escaped.
+    """
+    bare = re.sub(r"(://[^/@:\s]*):\S*@", r"\1@", url)
+    return re.sub(r"(?:([?])|&)(?:ssl)?password=[^&\s]*&?", r"\1", bare)
 
 
 def durable_write(path: Path, content: bytes) -> None:
