@@ -24,7 +24,7 @@ def flaws(scene: Scene, *, open_ended: tuple[str, ...] = ()) -> list[str]:
             through: dict[str, object] = dict.fromkeys(record.inputs, 0)
             for claim in claims:
                 for name, span in claim.spans.items():
-                    if name in records and name != stream and span.after != through.get(name, 0):
+                    if name in record.inputs and span.after != through[name]:
                         found.append(f"claim {claim.epoch} of {stream} starts at {span.after}, not at {through[name]}")
                     through[name] = span.through
             for name in record.inputs:

@@ -1,0 +1,108 @@
+"""Damage and mistakes that no restart can heal: what is hit stops and says why, the others go on.
+
+Fault model. Survived: a segment of a published epoch is damaged on disk, another one is gone; a user's function
+raises on one row, every time; a Python worker of Spark dies while it computes. What cannot be computed stops its
+own fragment only, with the reason on record, and the run ends with the exit code for that. Lost: nothing; once the
+files are back and the code is mended, the next run finishes the work. Not survived: segments that stay lost.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import defaultdict
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rekindle.keeper.records import Failure
+from tests.faults.scene import Row, Scene
+from tests.faults.soundness import assert_done, flaws
+
+pytestmark = [pytest.mark.processes, pytest.mark.spark, pytest.mark.timeout(250)]
+
+MISTAKE = 'raise ValueError("this row is not understood")'
+EPOCH = 6  # the one whose segments are hit
+
+
+def test_damaged_segments_a_raising_operator_and_a_killed_worker(tmp_path: Path) -> None:
+    with Scene(tmp_path, "damage") as scene:
+        assert_done(scene.run())
+        corrupt, missing = segment(scene, "even"), segment(scene, "third")
+        good = corrupt.read_bytes()
+        corrupt.write_bytes(good[:100] + bytes(byte ^ 0xFF for byte in good[100:200]) + good[200:])
+        missing.rename(tmp_path / "aside")
+
+        scene.change_settings(READERS="1")
+        run = scene.start("--until-idle", "2s")
+        witness = scene.watched()
+        kill_the_worker(scene)
+        ended = run.ends()
+        assert ended.code == 3, str(ended)
+        failures = failures_of(scene)
+        assert failures.keys() == {"sums", "thirds", "scored"}
+
+        for subject, stream, path in (("sums", "even", corrupt), ("thirds", "third", missing)):
+            told = failures[subject].reason + failures[subject].traceback
+            assert "SegmentDamaged" in told and repr(stream) in told and f"epoch {EPOCH} " in told and str(path) in told
+            assert scene.head(subject) == EPOCH - 1
+            assert str(path) in ended.stderr
+        line = scene.file.read_text()[: scene.file.read_text().index(MISTAKE)].count("\n") + 1
+        scored = failures["scored"]
+        assert scored.reason.startswith("ValueError: this row is not understood") or "ValueError" in scored.reason
+        assert f'File "{scene.file}", line {line}, in score' in scored.traceback
+        assert scene.head("scored") == scored.epoch - 1
+        retried = [e for e in scene.events("epoch_retried") if e.subject == "scored" and e.detail["epoch"] == EPOCH]
+        assert [e.detail["attempt"] for e in retried] == [1, 2]  # the third attempt was the last
+        assert [row[0] for row in scene.rows("fine")] == list(range(1000))  # the others went on
+        assert flaws(scene, open_ended=("sums", "thirds", "scored")) == []
+
+        corrupt.write_bytes(good)
+        (tmp_path / "aside").rename(missing)
+        scene.file.write_text(scene.file.read_text().replace(MISTAKE, "return 0"))
+        assert_done(scene.run())
+        assert failures_of(scene) == {}
+        assert flaws(scene) == []
+        assert witness.changed() == []
+        assert scene.final("sums", 1) == sums_of(scene.rows("even"))
+        assert scene.rows("thirds") == [(row[1],) for row in scene.rows("third")]
+        assert scene.rows("scored") == [(seq, 0 if seq == 550 else seq * 2) for seq in range(1000)]
+
+
+def kill_the_worker(scene: Scene) -> None:
+    """SIGKILL of the Python worker that computes, and of the daemon that forks workers."""
+    told = scene.folder / "worker"
+    scene.until(lambda: told.exists() and told.read_text(), "a worker computes")
+    node = scene.ready_member()
+    worker = psutil.Process(int(told.read_text()))
+    daemon = worker.parent()
+    assert daemon is not None and {worker.pid, daemon.pid} <= set(scene.processes_of(node))
+    assert "pyspark" in " ".join(daemon.cmdline()) and daemon.pid != node.pid
+    os.kill(worker.pid, signal.SIGKILL)
+    os.kill(daemon.pid, signal.SIGKILL)
+    scene.until(lambda: scene.events("epoch_retried"), "the epoch is tried again")
+    (scene.folder / "go-on").touch()
+    after = scene.head("scored")
+    scene.until(lambda: scene.head("scored") > after, "epochs after the worker's death")
+    assert scene.events("node_died", "node_fenced") == [] and scene.ready_member().incarnation == node.incarnation
+
+
+def segment(scene: Scene, stream: str) -> Path:
+    """The first segment of the epoch that is to be hit."""
+    record = scene.epochs(stream)[EPOCH - 1]
+    assert record.epoch == EPOCH
+    return scene.home.inside(record.output.segments[0].path)
+
+
+def failures_of(scene: Scene) -> dict[str, Failure]:
+    with scene.keeper() as keeper:
+        return {failure.subject: failure for failure in keeper.failures()}
+
+
+def sums_of(rows: list[Row]) -> dict[Row, Row]:
+    totals: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+    for _, _, key, value in rows:
+        totals[key][0] += value
+        totals[key][1] += 1
+    return {(key,): (total, count) for key, (total, count) in totals.items()}
