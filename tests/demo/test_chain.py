@@ -47,4 +47,10 @@ def test_what_has_not_happened_yet_is_left_out() -> None:
 
 
 def test_an_epoch_that_has_not_arrived_yet_is_no_output() -> None:
-    assert [m.step for m in chain(DEATH, [], [epoch(10, 113.0, 3)], [112.0])] == ["died", "first epoch"]
+    moments = chain(DEATH, EVENTS[:6], [epoch(10, 113.0, 3)], [112.0])
+    assert [m.step for m in moments] == ["died", "noticed", "fenced", "started", "first epoch"]
+
+
+def test_old_epochs_may_come_out_before_the_first_new_one() -> None:
+    moments = chain(DEATH, EVENTS, [epoch(11, 113.0, 3)], [100.06, 111.5, 114.0])
+    assert [(m.step, m.at_s) for m in moments[-2:]] == [("first output", 111.5), ("first epoch", 113.0)]

@@ -25,7 +25,7 @@ class Death:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One of the STEPS."""
+    """One of the STEPS, and when it happened."""
 
     step: str
     at_s: float
@@ -33,7 +33,8 @@ class Moment:
 
 
 def chain(death: Death, events: Iterable[Event], epochs: Iterable[Epoch], arrivals: Iterable[float]) -> list[Moment]:
-    """The steps that have happened so far, in the order of STEPS, each once.
+    """The steps that have happened so far, by their time, each once. Of a node that has the sink, what its old
+    epochs left to deliver comes out before its first new epoch.
 
     ``epochs`` are those of the death's stream after its epoch, ``arrivals`` the times at which a receiver got rows.
     """
@@ -55,8 +56,10 @@ def chain(death: Death, events: Iterable[Event], epochs: Iterable[Epoch], arriva
         if epoch.incarnation > death.incarnation:
             detail = f"epoch {epoch.epoch} of {epoch.stream}, by incarnation {epoch.incarnation}"
             moments.append(Moment("first epoch", epoch.published_at_s, detail))
-            arrived_s = min((at_s for at_s in arrivals if at_s >= epoch.published_at_s), default=None)
-            if arrived_s is not None:
-                moments.append(Moment("first output", arrived_s, "rows at the receiver again"))
             break
-    return moments
+    ready_s = next((moment.at_s for moment in moments if moment.step == "ready"), None)
+    if ready_s is not None:
+        arrived_s = min((at_s for at_s in arrivals if at_s >= ready_s), default=None)
+        if arrived_s is not None:
+            moments.append(Moment("first output", arrived_s, "rows at the receiver again"))
+    return sorted(moments, key=lambda moment: moment.at_s)

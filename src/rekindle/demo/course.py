@@ -120,7 +120,7 @@ class Course:
     _drawn_s: float = 0.0
     _facts: Facts | None = None
     _death: Death | None = None
-    _told: int = 0
+    _told: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._started_s = self.clock()
@@ -237,17 +237,19 @@ class Course:
         keeper.event("node_killed_by_hand", victim, incarnation=int(member.incarnation), processes=processes)
         self.act = f"node {victim} is dead; the others carry on"
         self.view.say(f"SIGKILL of node {victim}: process {member.pid} and the {processes - 1} that it started")
-        self._told = 1
+        self._told.add("died")
         epoch = int(keeper.head(stream))
         return Death(victim, int(member.incarnation), member.pid, processes, at_s, stream, epoch)
 
     def _tell_chain(self, keeper: Keeper) -> None:
         moments = self._moments(keeper)
-        for moment in moments[self._told :]:
+        for moment in moments:
+            if moment.step in self._told:
+                continue
+            self._told.add(moment.step)
             self.view.say(f"{moment.step}, {moment.at_s - moments[0].at_s:.1f} s after the kill: {moment.detail}")
             if moment.step == STEPS[-1]:
                 self.act = f"node {self.plan.victim} is back; on to the end of the input"
-        self._told = max(self._told, len(moments))
 
     def _moments(self, keeper: Keeper) -> list[Moment]:
         death = self._death
@@ -300,14 +302,15 @@ class Course:
         )
 
     def _meanwhile(self, keeper: Keeper, moments: list[Moment]) -> dict[str, int]:
-        """The rows that other incarnations published between the death and the first epoch after it."""
+        """The rows that other nodes published between the death and the first epoch after it."""
         back_s = next((m.at_s for m in moments if m.step == "first epoch"), None)
         if self._death is None or back_s is None:
             return {}
+        own = {member.incarnation for member in keeper.members(live=False) if member.node == self._death.node}
         rows: dict[str, int] = {}
         for stream in keeper.streams():
             for epoch in keeper.epochs(stream, after=0):
-                if self._death.at_s < epoch.published_at_s < back_s:
+                if self._death.at_s < epoch.published_at_s < back_s and epoch.incarnation not in own:
                     rows[stream] = rows.get(stream, 0) + epoch.output.rows
         return rows
 
