@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from rekindle.demo.chain import STEPS, Death, chain
@@ -51,6 +52,11 @@ def test_an_epoch_that_has_not_arrived_yet_is_no_output() -> None:
     assert [m.step for m in moments] == ["died", "noticed", "fenced", "started", "first epoch"]
 
 
-def test_old_epochs_may_come_out_before_the_first_new_one() -> None:
-    moments = chain(DEATH, EVENTS, [epoch(11, 113.0, 3)], [100.06, 111.5, 114.0])
-    assert [(m.step, m.at_s) for m in moments[-2:]] == [("first output", 111.5), ("first epoch", 113.0)]
+def test_where_the_sink_died_too_old_epochs_come_out_before_the_first_new_one() -> None:
+    death = dataclasses.replace(DEATH, with_sink=True)
+    moments = chain(death, EVENTS, [epoch(11, 113.0, 3)], [99.9, 110.5, 114.0])
+    assert [(m.step, m.at_s) for m in moments[4:]] == [
+        ("first output", 110.5),
+        ("ready", 111.0),
+        ("first epoch", 113.0),
+    ]

@@ -19,7 +19,8 @@ import typer
 from rekindle.cli.durations import parse_duration
 from rekindle.cli.options import JsonOption
 from rekindle.cli.report import note, plain, print_json, print_line
-from rekindle.demo.course import Course, Outcome, Plan
+from rekindle.demo.course import Course, Plan
+from rekindle.demo.outcome import Outcome
 from rekindle.demo.scale import PIPELINE_FILE, Scale
 from rekindle.demo.show import view_for
 from rekindle.errors import DeclarationError

@@ -21,6 +21,7 @@ class Death:
     at_s: float
     stream: str
     epoch: int  # the newest of the stream at that moment
+    with_sink: bool = False  # whether the sink died with it: then nothing arrives before its next start
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,10 @@ def chain(death: Death, events: Iterable[Event], epochs: Iterable[Epoch], arriva
             detail = f"epoch {epoch.epoch} of {epoch.stream}, by incarnation {epoch.incarnation}"
             moments.append(Moment("first epoch", epoch.published_at_s, detail))
             break
-    ready_s = next((moment.at_s for moment in moments if moment.step == "ready"), None)
-    if ready_s is not None:
-        arrived_s = min((at_s for at_s in arrivals if at_s >= ready_s), default=None)
+    from_step = "started" if death.with_sink else "first epoch"
+    since_s = next((moment.at_s for moment in moments if moment.step == from_step), None)
+    if since_s is not None:
+        arrived_s = min((at_s for at_s in arrivals if at_s >= since_s), default=None)
         if arrived_s is not None:
             moments.append(Moment("first output", arrived_s, "rows at the receiver again"))
     return sorted(moments, key=lambda moment: moment.at_s)

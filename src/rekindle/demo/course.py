@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rekindle.cli.facts import Facts, Watch
 from rekindle.cli.kill import kill_member
 from rekindle.cli.opened import opened
 from rekindle.demo.chain import STEPS, Death, Moment, chain
 from rekindle.demo.oracle import KEY, Starts, expected_rows
+from rekindle.demo.outcome import Outcome
 from rekindle.demo.receiver import Receiver
 from rekindle.demo.sabotage import sabotage
 from rekindle.demo.scale import PIPELINE_FILE, Scale
@@ -29,10 +29,12 @@ from rekindle.errors import KeeperUnavailable, RekindleError
 from rekindle.home import Home
 from rekindle.keeper import Keeper
 from rekindle.keeper.records import EpochNumber
-from rekindle.verify.trace import Pause, Verdict, judge, longest_pause
+from rekindle.verify.trace import judge, longest_pause
 
 JUDGED_BY = {"score": "scores", "main": "matched"}
 """The nodes that may be killed, each with the stream whose next epoch says that it is back."""
+
+SINK_ON = "main"
 
 LOOK_S = 0.05
 DRAW_S = 0.5
@@ -66,44 +68,6 @@ class Plan:
     @property
     def log(self) -> Path:
         return self.folder / "run.log"
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Everything that the verdict says. ``faults`` are reasons for a bad one beside damaged rows."""
-
-    verdict: Verdict
-    pause: Pause | None
-    pause_before: Pause | None
-    moments: tuple[Moment, ...]
-    meanwhile: dict[str, int]
-    disturbances: tuple[str, ...]
-    faults: tuple[str, ...]
-    sabotage: str | None
-
-    @property
-    def is_good(self) -> bool:
-        return self.verdict.is_precise and not self.faults and not self.disturbances
-
-    def to_json(self) -> dict[str, Any]:
-        def seconds(pause: Pause | None) -> float | None:
-            return None if pause is None else round(pause.length_s, 3)
-
-        died_s = self.moments[0].at_s if self.moments else 0.0
-        return {
-            "good": self.is_good,
-            "verdict": self.verdict.to_json(),
-            "longest_pause_s": seconds(self.pause),
-            "longest_pause_before_the_kill_s": seconds(self.pause_before),
-            "chain": [
-                {"step": m.step, "at_s": m.at_s, "after_s": round(m.at_s - died_s, 3), "detail": m.detail}
-                for m in self.moments
-            ],
-            "rows_published_by_others_meanwhile": self.meanwhile,
-            "disturbances": list(self.disturbances),
-            "faults": list(self.faults),
-            "sabotage": self.sabotage,
-        }
 
 
 @dataclass(slots=True)
@@ -239,7 +203,8 @@ class Course:
         self.view.say(f"SIGKILL of node {victim}: process {member.pid} and the {processes - 1} that it started")
         self._told.add("died")
         epoch = int(keeper.head(stream))
-        return Death(victim, int(member.incarnation), member.pid, processes, at_s, stream, epoch)
+        with_sink = victim == SINK_ON
+        return Death(victim, int(member.incarnation), member.pid, processes, at_s, stream, epoch, with_sink)
 
     def _tell_chain(self, keeper: Keeper) -> None:
         moments = self._moments(keeper)
