@@ -74,7 +74,8 @@ class Settings:
 
     A node that sends no heartbeat for ``lease_s`` is fenced and replaced. An epoch whose computation
     raises is tried ``attempts_max`` times before its fragment stops. An idle stateful fragment claims one
-    empty epoch ``settle_s`` after its last input, so that its watermark takes effect.
+    empty epoch ``settle_s`` after its last input, so that its watermark takes effect. A source that always has
+    something new makes an epoch every ``pace_s`` at the most; what comes after a pause is taken at once.
     """
 
     heartbeat_s: float = 0.5
@@ -82,6 +83,7 @@ class Settings:
     start_s: float = 120.0
     attempts_max: int = 3
     settle_s: float = 0.2
+    pace_s: float = 0.1
     zombie_s: float = 60.0
     restarts_max: int = 5
     spark: Mapping[str, str] = field(default_factory=dict)

@@ -59,7 +59,7 @@ def test_declaring_loads_neither_spark_nor_arrow() -> None:
     code = (
         "import sys, rekindle.sources as i, rekindle.sinks as o;"
         "i.Files('x'), i.Rate(1), i.Spark('rate'), o.Files('y'), o.Console(), o.Foreach(print);"
-        "print([m for m in ('pyspark', 'pyarrow', 'numpy', 'rich', 'orjson') if m in sys.modules])"
+        "print([m for m in ('pyspark', 'pyarrow', 'numpy', 'rich', 'orjson', 'sqlalchemy') if m in sys.modules])"
     )
     answer = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}

@@ -7,13 +7,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from rekindle.errors import DeclarationError, HomeUnusable
-from rekindle.home import Home
-from rekindle.keeper.address import SQLITE, parse
-from rekindle.keeper.keeper import Keeper
+
+if TYPE_CHECKING:
+    from rekindle.home import Home
+    from rekindle.keeper.keeper import Keeper
 
 __all__ = ["Keeper", "open_keeper"]
+
+
+def __getattr__(name: str) -> Any:
+    """``Keeper`` is imported when it is asked for: who only declares a pipeline loads no database."""
+    if name == "Keeper":
+        from rekindle.keeper.keeper import Keeper
+
+        return Keeper
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def open_keeper(
@@ -25,6 +36,9 @@ def open_keeper(
     password that cannot be right, HomeUnusable if the records are another home's or a newer version's,
     KeeperUnavailable if nobody answered for ``patience_s``.
     """
+    from rekindle.keeper.address import SQLITE, parse
+    from rekindle.keeper.keeper import Keeper
+
     if url is None:
         if home.keeper_url != "sqlite":
             raise HomeUnusable(

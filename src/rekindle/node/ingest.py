@@ -92,6 +92,7 @@ class Ingest(Worker):
     def __init__(self, context: Context, declaration: SourceDeclaration) -> None:
         super().__init__(context, declaration.name)
         self._declaration = declaration
+        self._next_claim_s = 0.0
         self.looked = False
 
     def work(self) -> None:
@@ -115,6 +116,9 @@ class Ingest(Worker):
     def _claim(self, reader: Reader, after: Any) -> Span | None:
         context, name = self.context, self.subject
         recorded = context.keeper.claim_of(name, self.epoch)
+        if recorded is None:
+            context.stopping.wait(max(0.0, self._next_claim_s - context.monotonic()))
+            self._next_claim_s = context.monotonic() + context.settings.pace_s
         while recorded is None:
             if context.stopping.is_set():
                 return None

@@ -9,7 +9,6 @@ from rekindle.keeper.keeper import Keeper
 from rekindle.keeper.records import REJECTED_SUFFIX, Claim, Epoch, StreamRecord
 from rekindle.pipeline import Pipeline
 
-
 LOOK_EPOCHS = 100
 
 
