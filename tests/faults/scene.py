@@ -118,6 +118,8 @@ class Scene:
         for run in self._runs:
             if run.process.poll() is None:
                 run.kill()
+            if run.process.stdout is not None:
+                run.process.stdout.close()
         self.kill_nodes()
 
     # -- running ---------------------------------------------------------------------------------------

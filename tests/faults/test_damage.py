@@ -14,6 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 
 from rekindle.keeper.records import Failure
@@ -31,7 +32,7 @@ def test_damaged_segments_a_raising_operator_and_a_killed_worker(tmp_path: Path)
         assert_done(scene.run())
         corrupt, missing = segment(scene, "even"), segment(scene, "third")
         good = corrupt.read_bytes()
-        corrupt.write_bytes(good[:100] + bytes(byte ^ 0xFF for byte in good[100:200]) + good[200:])
+        flip_a_bit(corrupt, "value")
         missing.rename(tmp_path / "aside")
 
         scene.change_settings(READERS="1")
@@ -47,10 +48,10 @@ def test_damaged_segments_a_raising_operator_and_a_killed_worker(tmp_path: Path)
             told = failures[subject].reason + failures[subject].traceback
             assert "SegmentDamaged" in told and repr(stream) in told and f"epoch {EPOCH} " in told and str(path) in told
             assert scene.head(subject) == EPOCH - 1
-            assert str(path) in ended.stderr
+            assert str(path) in str(ended.summary["failures"])
         line = scene.file.read_text()[: scene.file.read_text().index(MISTAKE)].count("\n") + 1
         scored = failures["scored"]
-        assert scored.reason.startswith("ValueError: this row is not understood") or "ValueError" in scored.reason
+        assert "ValueError: this row is not understood" in scored.reason
         assert f'File "{scene.file}", line {line}, in score' in scored.traceback
         assert scene.head("scored") == scored.epoch - 1
         retried = [e for e in scene.events("epoch_retried") if e.subject == "scored" and e.detail["epoch"] == EPOCH]
@@ -68,6 +69,16 @@ def test_damaged_segments_a_raising_operator_and_a_killed_worker(tmp_path: Path)
         assert scene.final("sums", 1) == sums_of(scene.rows("even"))
         assert scene.rows("thirds") == [(row[1],) for row in scene.rows("third")]
         assert scene.rows("scored") == [(seq, 0 if seq == 550 else seq * 2) for seq in range(1000)]
+
+
+def flip_a_bit(path: Path, column: str) -> None:
+    """One bit of the last page of a column: most likely it still decodes, into other values."""
+    group = pq.read_metadata(path).row_group(0)
+    (chunk,) = [c for c in (group.column(i) for i in range(group.num_columns)) if c.path_in_schema == column]
+    content = bytearray(path.read_bytes())
+    first = chunk.dictionary_page_offset or chunk.data_page_offset
+    content[first + chunk.total_compressed_size - 2] ^= 1
+    path.write_bytes(content)
 
 
 def kill_the_worker(scene: Scene) -> None:

@@ -21,7 +21,7 @@ from tests.faults.soundness import assert_done, flaws
 
 pytestmark = [pytest.mark.processes, pytest.mark.spark, pytest.mark.timeout(250)]
 
-SIZE = "64m"
+SIZE = "256m"  # a node keeps some 50 MB in it, and waits for 16 MB to be free
 FULL_S = 5.0
 
 

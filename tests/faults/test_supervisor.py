@@ -75,6 +75,7 @@ def test_interrupt_drains_then_resumes_and_another_schema_is_refused(tmp_path: P
         heads = {stream: scene.head(stream) for stream in ("bids", "volumes")}
         refused = scene.run()
         assert refused.code == 2, str(refused)
-        assert "stream 'volumes' has another schema" in refused.stderr
-        assert "n:bigint" in refused.stderr and "n:int," in refused.stderr  # before and now
+        error = refused.summary["error"]
+        assert "stream 'volumes' has another schema" in error["primary"]
+        assert "n:bigint" in error["detail"] and "n:int," in error["detail"]  # before and now
         assert {stream: scene.head(stream) for stream in heads} == heads

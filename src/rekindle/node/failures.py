@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from rekindle.errors import SegmentDamaged
@@ -18,7 +19,7 @@ class OperatorFailed(Exception):
 
 def spark_cause(error: BaseException) -> BaseException:
     """The user's Python traceback, if Spark carried one here; otherwise Spark's error without its JVM frames."""
-    text = str(error)
+    text = _java_text(error) if isinstance(error, Py4JJavaError) else str(error)
     mark = text.rfind("Traceback (most recent call last)")
     if mark >= 0:
         lines = text[mark:].splitlines()
@@ -27,10 +28,19 @@ def spark_cause(error: BaseException) -> BaseException:
         )
         kept = lines[:end]
         return OperatorFailed(f"{kept[-1].strip()}\n" + "\n".join(kept))
-    if isinstance(error, PySparkException):
+    if isinstance(error, PySparkException | Py4JJavaError):
         lines = [line for line in text.splitlines() if not line.lstrip().startswith(("at ", "JVM stacktrace"))]
         return OperatorFailed("\n".join(lines))
     return error
+
+
+def _java_text(error: Py4JJavaError) -> str:
+    """What the JVM's exceptions say, the outermost first; py4j itself only says which call failed."""
+    lines, exception = [], error.java_exception
+    while exception is not None:
+        lines += [line for line in str(exception.toString()).splitlines() if line not in lines]
+        exception = exception.getCause()
+    return "\n".join(lines)
 
 
 def damaged_input(home: Home, work: Work | None) -> SegmentDamaged | None:

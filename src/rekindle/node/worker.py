@@ -29,6 +29,7 @@ from rekindle.pipeline import Pipeline, Settings
 
 DISK_FREE_MIN = 16 * 1024 * 1024
 DISK_WAIT_S = 1.0
+JVM_DISK_FULL = "No space left on device"
 RETRY_S = (0.1, 0.5, 2.0)
 
 
@@ -125,7 +126,12 @@ class Worker(ABC):
         return error
 
     def _disk_is_full(self, cause: BaseException) -> bool:
-        if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+        seen: BaseException | None = cause
+        while seen is not None:  # a sink's own disk may be full, and the JVM has nothing but text to say it
+            if isinstance(seen, OSError) and seen.errno in (errno.ENOSPC, errno.EDQUOT):
+                return True
+            seen = seen.__cause__
+        if JVM_DISK_FULL in str(cause):
             return True
         return free_bytes(self.context.home.root) < DISK_FREE_MIN
 
