@@ -57,7 +57,8 @@ def test_damaged_segments_a_raising_operator_and_a_killed_worker(tmp_path: Path)
         retried = [e for e in scene.events("epoch_retried") if e.subject == "scored" and e.detail["epoch"] == EPOCH]
         assert [e.detail["attempt"] for e in retried] == [1, 2]  # the third attempt was the last
         assert [row[0] for row in scene.rows("fine")] == list(range(1000))  # the others went on
-        assert flaws(scene, open_ended=("sums", "thirds", "scored")) == []
+        gone = f"{missing.relative_to(scene.root)} is gone"
+        assert flaws(scene, open_ended=("sums", "thirds", "scored")) == [gone]
 
         corrupt.write_bytes(good)
         (tmp_path / "aside").rename(missing)
