@@ -266,7 +266,9 @@ class Scene:
     def delivered(self, sink: str) -> list[dict[str, Any]]:
         """What a sink of JSON files holds, epoch after epoch."""
         folders = sorted((self.folder / "out" / sink).glob("epoch=*"))
-        lines = [line for folder in folders for file in sorted(folder.iterdir()) for line in file.open()]
+        lines = [
+            line for folder in folders for file in sorted(folder.iterdir()) for line in file.read_text().splitlines()
+        ]
         return [json.loads(line) for line in lines]
 
     def story(self) -> str:

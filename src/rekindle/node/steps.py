@@ -121,7 +121,8 @@ class Steps:
         if planned.action == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         elif planned.action == "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # Sent to the process, another thread might take it, and this one run on for a moment.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         elif planned.action == "kill_jvm":
             self.kill_jvm()
         elif planned.action == "raise":
