@@ -73,6 +73,12 @@ class SegmentDamaged(RekindleError):
     exit_code = 3
 
 
+class StateDamaged(RekindleError):
+    """A checkpoint lacks files that its epoch needs, or no store has a good copy of them."""
+
+    exit_code = 3
+
+
 class SourceError(RekindleError):
     """A source cannot be read, or holds something that cannot be understood."""
 

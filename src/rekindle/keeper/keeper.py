@@ -22,10 +22,13 @@ from rekindle.keeper.records import (
     Member,
     Output,
     Published,
+    SafePoint,
+    Secured,
     Span,
     StreamRecord,
 )
 from rekindle.keeper.rows import legible
+from rekindle.keeper.safety import Safety
 from rekindle.keeper.schema import tables
 from rekindle.keeper.store import Store
 from rekindle.keeper.tally import Dialect
@@ -48,6 +51,7 @@ class Keeper:
         self._lives = Lives(described, dialect)
         self._line = Line(described, dialect, self._lives)
         self._notes = Notes(described, dialect, self._lives, self._line)
+        self._safety = Safety(described, dialect, self._lives)
         self._store = Store(address, patience_s=patience_s)
         self._watch: Watch
         if schema is None:
@@ -178,6 +182,59 @@ class Keeper:
         """The sink has ``epoch``. Must be the next one, or already recorded (a repeat). Raises Fenced."""
         self._store.write(lambda tx: self._notes.record_delivery(tx, sink, stream, epoch, by, self._clock()))
         self._watch.nudge()
+
+    # -- safe points -------------------------------------------------------------------------------
+
+    def record_safe_point(
+        self,
+        fragment: str,
+        epoch: EpochNumber,
+        *,
+        batch: int,
+        built_on: EpochNumber,
+        manifest: str,
+        checksum: str,
+        stores: Sequence[str],
+        bytes: int,
+        by: Incarnation,
+    ) -> Secured:
+        """Write once that stores hold the fragment's checkpoint at ``epoch``. A repeat counts as won.
+
+        A proposal loses unless ``built_on`` is the newest safe point (0 if there is none) and ``epoch`` is
+        newer: so what the newest one refers to is what the next one may refer to. Raises Fenced, and
+        BrokenInvariant if the epoch is not claimed.
+        """
+        secured = self._store.write(
+            lambda tx: self._safety.record(
+                tx, fragment, epoch, batch, built_on, manifest, checksum, stores, bytes, by, self._clock()
+            )
+        )
+        self._watch.nudge()
+        return secured
+
+    def safe_point(self, fragment: str) -> SafePoint | None:
+        """The newest safe point."""
+        return self._store.read(lambda connection: self._safety.newest(connection, fragment))
+
+    def safe_points(self, fragment: str) -> list[SafePoint]:
+        """All that are kept, oldest first."""
+        return self._store.read(lambda connection: self._safety.all(connection, fragment))
+
+    def retire_safe_points(self, fragment: str, *, keep: int, by: Incarnation) -> list[SafePoint]:
+        """Forget all but the newest ``keep`` and the pinned ones; returns those kept. Raises Fenced."""
+        return self._store.write(lambda tx: self._safety.retire(tx, fragment, keep, by))
+
+    def pin(self, fragment: str, epoch: EpochNumber, why: str) -> None:
+        """Keep a safe point until it is unpinned for the same reason. Raises BrokenInvariant if it is gone."""
+        self._store.write(lambda tx: self._safety.pin(tx, fragment, epoch, why, self._clock()))
+
+    def unpin(self, fragment: str, epoch: EpochNumber, why: str) -> None:
+        """Drop one reason to keep a safe point; nothing happens if there was none."""
+        self._store.write(lambda tx: self._safety.unpin(tx, fragment, epoch, why))
+
+    def pins(self, fragment: str) -> dict[EpochNumber, tuple[str, ...]]:
+        """The pinned safe points, and why each is."""
+        return self._store.read(lambda connection: self._safety.pins(connection, fragment))
 
     # -- failures ----------------------------------------------------------------------------------
 

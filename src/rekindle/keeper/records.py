@@ -136,6 +136,35 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
+class SafePoint:
+    """The write-once record that enough stores hold a fragment's checkpoint at ``epoch``.
+
+    ``manifest`` is the name of an object that says which files the checkpoint has and where they are; ``stores``
+    hold copies of it, ``checksum`` is its XXH3-64. ``built_on`` is the safe point before, 0 if none: it was the
+    newest when this one was recorded. ``bytes`` is the size of the whole checkpoint.
+    """
+
+    fragment: str
+    epoch: EpochNumber
+    batch: int
+    built_on: EpochNumber
+    manifest: str
+    checksum: str
+    stores: tuple[str, ...]
+    bytes: int
+    incarnation: Incarnation
+    recorded_at_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """The answer to record_safe_point: whether this proposal is on record, and the newest safe point."""
+
+    won: bool
+    newest: SafePoint
+
+
+@dataclass(frozen=True, slots=True)
 class StreamRecord:
     """A stream as it was first declared. ``schema`` is Spark's JSON of a StructType."""
 

@@ -24,6 +24,8 @@ class Tables:
     claims: Table
     epochs: Table
     deliveries: Table
+    safe_points: Table
+    pins: Table
     attempts: Table
     failures: Table
     events: Table
@@ -105,6 +107,28 @@ def tables(schema: str | None) -> Tables:
             whole("epoch"),
             whole("incarnation"),
             time("delivered_at_s"),
+        ),
+        safe_points=Table(
+            "safe_points",
+            metadata,
+            text("fragment", key=True),
+            whole("epoch", key=True),
+            whole("batch"),
+            whole("built_on"),
+            text("manifest"),
+            text("checksum"),
+            text("stores"),
+            whole("bytes"),
+            whole("incarnation"),
+            time("recorded_at_s"),
+        ),
+        pins=Table(
+            "pins",
+            metadata,
+            text("fragment", key=True),
+            whole("epoch", key=True),
+            text("why", key=True),
+            time("pinned_at_s"),
         ),
         attempts=Table(
             "attempts",
