@@ -42,6 +42,11 @@ DEFAULTS = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.scheduler.mode": "FAIR",
     "spark.sql.adaptive.enabled": "false",
+    # RocksDB: one cache for all of the node's states, large enough to hold the hot keys (Spark's default is 8 MB each),
+    # and no look-up before each write just to count keys.
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "1024",
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     # A claim may name hundreds of small segments. Spark would list each in a task of its own, and count four
     # megabytes for opening one: seconds an epoch, for files that are on this host's disk.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
