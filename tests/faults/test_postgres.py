@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.faults.conftest import Trades
@@ -21,6 +22,11 @@ pytestmark = [pytest.mark.processes, pytest.mark.spark, pytest.mark.postgres, py
 AWAY_S = 4.0  # longer than the lease
 
 
+def files_below(folder: Path) -> list[Path]:
+    """Everything that the run left on disk: records, logs, segments, what it printed."""
+    return [file for file in folder.rglob("*") if file.is_file()]
+
+
 def test_postgres_killed_and_restarted_under_load(
     tmp_path: Path, undisturbed: Trades, postgres_own: PostgresServer
 ) -> None:
@@ -29,6 +35,7 @@ def test_postgres_killed_and_restarted_under_load(
         witness = scene.watched()
         scene.until(lambda: scene.head("joined") >= 3, "epochs")
         node = scene.ready_member()
+        assert postgres_own.password not in " ".join(psutil.Process(node.pid).cmdline())
         postgres_own.kill()
         try:
             time.sleep(AWAY_S)
@@ -42,6 +49,9 @@ def test_postgres_killed_and_restarted_under_load(
 
         with scene.keeper() as keeper:
             assert [member.incarnation for member in keeper.members(live=False)] == [node.incarnation]
+            told = [*keeper.events(), *keeper.members(live=False), *keeper.failures(), *keeper.claims("joined")]
+            assert postgres_own.password not in repr(told)
+        assert [f for f in files_below(tmp_path) if postgres_own.password.encode() in f.read_bytes()] == []
         assert scene.events("node_died", "node_fenced", "node_replaced", "epoch_retried") == []
         assert flaws(scene) == []
         assert witness.changed() == []
