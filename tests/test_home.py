@@ -56,6 +56,34 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["thesis.tex"]
 
 
+def test_who_dies_while_making_a_home_leaves_nothing_in_the_way(tmp_path: Path) -> None:
+    for name in ("streams", "work", "logs"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".home.json.77.tmp").write_text('{"ver')
+    assert create_or_open(tmp_path, "p", None).pipeline == "p"
+
+
+def test_of_two_who_make_a_home_both_get_the_first_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rekindle import home as module
+
+    create, first = module.durable_create, []
+
+    def outrun(path: Path, content: bytes) -> None:
+        monkeypatch.setattr(module, "durable_create", create)
+        first.append(create_or_open(tmp_path / "home", "p", None))
+        create(path, content)
+
+    monkeypatch.setattr(module, "durable_create", outrun)
+    assert [create_or_open(tmp_path / "home", "p", None)] == first
+
+
+@pytest.mark.parametrize("name", ["a*b", "a[1]", "a{b", "a:b", "a?"])
+def test_a_path_that_spark_would_take_for_a_pattern_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(HomeUnusable, match="takes for a pattern"):
+        create_or_open(tmp_path / name, "p", None)
+    assert not (tmp_path / name).exists()
+
+
 def test_no_home(tmp_path: Path) -> None:
     with pytest.raises(HomeUnusable, match="no Rekindle home here"):
         open_home(tmp_path / "nowhere")

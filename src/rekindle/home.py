@@ -6,7 +6,8 @@ In it:
     keeper.db     the embedded keeper
     supervisor.lock
     streams/      segments, one folder an epoch
-    work/         what replicas compute in: checkpoints, inboxes; can be rebuilt from the rest
+    work/         what replicas compute in: checkpoints, inboxes; can be rebuilt from the rest, but for
+                  work/NAME/source, the checkpoint of a Spark source: it alone knows what was read
     logs/         one file an incarnation
 """
 
@@ -16,6 +17,7 @@ import fcntl
 import json
 import os
 import re
+import threading
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,7 @@ from pathlib import Path
 from rekindle.errors import HomeInUse, HomeUnusable
 
 HOME_VERSION = 1
+ODD = re.compile(r"[*?\[\]{}:\\]")  # Spark's file source would look for other folders, and find nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,13 @@ class Home:
 def create_or_open(root: Path, pipeline: str, keeper_url: str | None) -> Home:
     """Open the home at ``root`` for ``pipeline``; make it if there is none."""
     root = root.resolve()
+    odd = ODD.search(str(root))
+    if odd is not None:
+        raise HomeUnusable(
+            f"the path of the home has {odd[0]!r} in it, which Spark takes for a pattern",
+            detail=str(root),
+            hint="choose a path without any of * ? [ ] { } : and backslash",
+        )
     if (root / "home.json").exists():
         home = open_home(root)
         if home.pipeline != pipeline:
@@ -77,7 +87,7 @@ def create_or_open(root: Path, pipeline: str, keeper_url: str | None) -> Home:
             )
         return home
     try:
-        if root.exists() and any(root.iterdir()):
+        if root.exists() and not all(_is_begun(entry) for entry in root.iterdir()):
             raise HomeUnusable(
                 "the folder is not empty and is not a Rekindle home",
                 detail=str(root),
@@ -95,8 +105,15 @@ def create_or_open(root: Path, pipeline: str, keeper_url: str | None) -> Home:
         "id": uuid.uuid4().hex,
         "keeper": without_password(keeper_url or "sqlite"),
     }
-    durable_write(root / "home.json", json.dumps(record, indent=1).encode())
-    return open_home(root)
+    durable_create(root / "home.json", json.dumps(record, indent=1).encode())
+    return create_or_open(root, pipeline, keeper_url)  # somebody else may have been faster
+
+
+def _is_begun(entry: Path) -> bool:
+    """Whether this is what somebody leaves who dies while he makes a home."""
+    if entry.name in ("streams", "work", "logs"):
+        return entry.is_dir() and not any(entry.iterdir())
+    return entry.name.startswith(".home.json.")
 
 
 def open_home(root: Path) -> Home:
@@ -159,6 +176,22 @@ def durable_write(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.rename(temporary, path)
+    fsync_folder(path.parent)
+
+
+def durable_create(path: Path, content: bytes) -> None:
+    """Write a small file unless there is one: of those who try at the same time the first wins."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(temporary, path)
+    except OSError:  # there is one, or the file system has no links
+        if not path.exists():
+            os.rename(temporary, path)
+    temporary.unlink(missing_ok=True)
     fsync_folder(path.parent)
 
 

@@ -11,7 +11,7 @@ from rekindle.keeper.records import EpochNumber
 from rekindle.sinks.base import Delivery
 
 
-def delivery(folder: Path, table: pa.Table, epoch: int = 1, segments: int = 1) -> Delivery:
+def delivery(folder: Path, table: pa.Table, epoch: int = 1, segments: int = 1, home: str = "home1") -> Delivery:
     """``table`` cut into segments on disk, as a node hands it to a sink."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -20,7 +20,8 @@ def delivery(folder: Path, table: pa.Table, epoch: int = 1, segments: int = 1) -
         path = folder / f"{epoch}-{index}.parquet"
         pq.write_table(table.slice(index * size, size), path)
         paths.append(path)
-    return Delivery("shop", "counts_sink", "counts", EpochNumber(epoch), table.num_rows, table.schema, tuple(paths))
+    number = EpochNumber(epoch)
+    return Delivery(home, "shop", "counts_sink", "counts", number, table.num_rows, table.schema, tuple(paths))
 
 
 def words(epoch: int, rows: int = 10) -> pa.Table:

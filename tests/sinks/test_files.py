@@ -10,17 +10,19 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from rekindle.errors import DeclarationError, SinkError
+from rekindle.keeper.records import EpochNumber
 from rekindle.sinks import Files
 from rekindle.sinks.disk import Disk
-from rekindle.sinks.files import FilesWriter
+from rekindle.sinks.files import OWNER, FilesWriter
 from tests.sinks.deliveries import delivery, words
 
 FORMATS = ("json", "csv", "parquet")
@@ -139,6 +141,11 @@ def test_parquet_parts_are_the_sinks_own_copies(tmp_path: Path) -> None:
     assert all(p.stat().st_nlink == 1 for p in parts)
 
 
+def entries(folder: Path) -> list[str]:
+    """All that is in the folder but the note of whose it is."""
+    return sorted(n for n in os.listdir(folder) if n != OWNER)
+
+
 def steps_of(tmp_path: Path, format: str) -> list[str]:
     disk = FaultyDisk(at=-1, fault=Killed())
     FilesWriter(tmp_path / "probe", format, disk).deliver(delivery(tmp_path / "s", words(1), 1, 2))
@@ -166,10 +173,10 @@ def test_a_death_at_any_step_shows_nothing_and_the_retry_completes(tmp_path: Pat
         assert disk.hit, step
         renamed = "rename" in steps[: at - 1]
         assert visible(out) == (["epoch=000000000001"] if renamed else []), step
-        assert bool([n for n in os.listdir(out) if n.startswith(".")]) == (step != "make_folder" and not renamed)
+        assert bool([n for n in entries(out) if n.startswith(".")]) == (step != "make_folder" and not renamed)
         FilesWriter(out, format).deliver(epoch)
         assert contents(out) == wanted, step
-        assert os.listdir(out) == ["epoch=000000000001"], step
+        assert entries(out) == ["epoch=000000000001"], step
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -189,7 +196,7 @@ def test_a_refusing_disk_is_a_sink_error_and_leaves_nothing(
             writer.deliver(epoch)
         assert disk.hit
         assert hint in caught.value.hint
-        assert os.listdir(out) == (["epoch=000000000001"] if "rename" in steps[: at - 1] else [])
+        assert entries(out) == (["epoch=000000000001"] if "rename" in steps[: at - 1] else [])
         writer.deliver(epoch)  # the same writer goes on when the disk does
         assert contents(out) == contents(tmp_path / "probe")
 
@@ -216,7 +223,7 @@ def test_a_zombie_and_its_successor_make_no_mix(tmp_path: Path, format: str) -> 
     assert disk.raced
     FilesWriter(tmp_path / "alone", format).deliver(theirs)
     assert contents(out) == contents(tmp_path / "alone")
-    assert os.listdir(out) == ["epoch=000000000001"]
+    assert entries(out) == ["epoch=000000000001"]
 
 
 @dataclass
@@ -244,7 +251,7 @@ def test_opening_removes_what_the_dead_left_and_leaves_the_living_alone(tmp_path
     assert sorted(os.listdir(out)) == [".mine", "notes.txt"]
     writer.deliver(delivery(tmp_path / "s", words(1), 1))
     assert [n for n in disk.kept if n.endswith(".tmp")]  # the second writer saw ours, and left it
-    assert sorted(os.listdir(out)) == [".mine", "epoch=000000000001", "notes.txt"]
+    assert entries(out) == [".mine", "epoch=000000000001", "notes.txt"]
 
 
 def test_an_empty_folder_in_the_epochs_place_is_not_a_delivery(tmp_path: Path) -> None:
@@ -281,10 +288,30 @@ def test_a_column_that_cannot_be_rendered_leaves_nothing(tmp_path: Path, format:
     if format == "json":
         with pytest.raises(SinkError, match="cannot be rendered"):
             writer.deliver(epoch)
-        assert os.listdir(tmp_path / "out") == []
+        assert entries(tmp_path / "out") == []
 
 
 def test_json_lines_can_be_read_by_anything(tmp_path: Path) -> None:
     Files(tmp_path / "out").open().deliver(delivery(tmp_path / "s", words(1, 20_000), 1, 3))
     lines = (tmp_path / "out" / "epoch=000000000001" / "part-00000.json").read_text().splitlines()
     assert [json.loads(line) for line in lines] == words(1, 20_000).to_pylist()
+
+
+@pytest.mark.parametrize("other", [{"home": "home2"}, {"sink": "more_sink"}, {"stream": "prices"}])
+def test_a_folder_of_another_sink_is_refused_and_left_as_it_is(tmp_path: Path, other: dict[str, Any]) -> None:
+    out = tmp_path / "out"
+    FilesWriter(out, "json").deliver(delivery(tmp_path / "s", words(1), 1))
+    before = contents(out)
+    theirs = replace(delivery(tmp_path / "t", words(2), 1), **other)
+    for epoch in (theirs, replace(theirs, epoch=EpochNumber(2))):
+        with pytest.raises(SinkError, match="not its own"):
+            FilesWriter(out, "json").deliver(epoch)
+    assert contents(out) == before
+
+
+def test_epochs_that_nobody_signed_are_nobodys(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "epoch=000000000001").mkdir(parents=True)
+    (out / "epoch=000000000001" / "part-00000.json").write_text("{}\n")
+    with pytest.raises(SinkError, match="not its own"):
+        FilesWriter(out, "json").deliver(delivery(tmp_path / "s", words(1), 1))

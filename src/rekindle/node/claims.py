@@ -16,6 +16,7 @@ from rekindle.node.steps import Steps
 from rekindle.plan import Fragment
 
 PAGE = 256
+EMPTY_MAX = 50  # below supervisor.idle.LOOK_EPOCHS: what waits longer is never taken for idle
 WAIT_S = 1.0
 
 
@@ -60,7 +61,8 @@ class Claims:
         """The claim of ``epoch``; waits for input. None when the node is stopping.
 
         When a fragment with a watermark has had no input for ``settle_s`` since an epoch with rows, an empty epoch
-        is claimed, once: what the watermark has closed comes out. It is on record like any other.
+        is claimed, once: what the watermark has closed comes out. It is on record like any other. Input epochs
+        without rows are left alone until there are ``EMPTY_MAX`` of them: they would be looked at again each time.
         """
         settle_at = self._clock() + self._settle_s if self._fragment.has_watermark and self._fragment.stateful else None
         if self._last is None or self._last.epoch != epoch - 1:
@@ -69,9 +71,9 @@ class Claims:
         while not self._stopping.is_set():
             claim = self._keeper.claim_of(self._fragment.name, epoch)
             if claim is None:
-                spans, rows = self._available()
+                spans, rows, epochs = self._available()
                 due = settle_at is not None and self._clock() >= settle_at and self._last_rows > 0
-                if rows or due:
+                if rows or due or epochs >= EMPTY_MAX:
                     self._steps.at("before_claim", self._fragment.name, epoch)
                     claim = self._keeper.claim(self._fragment.name, epoch, spans, by=self._incarnation)
             if claim is not None:
@@ -85,8 +87,9 @@ class Claims:
             self._seen = self._keeper.wait(self._seen, timeout)
         return None
 
-    def _available(self) -> tuple[dict[str, Span], int]:
-        spans, total = {}, 0
+    def _available(self) -> tuple[dict[str, Span], int, int]:
+        """The spans that can be claimed, and how many rows and epochs they hold."""
+        spans, total, epochs = {}, 0, 0
         for name in self._fragment.inputs:
             after = self._last.spans[name].through if self._last is not None and name in self._last.spans else 0
             through, rows = after, 0
@@ -102,7 +105,8 @@ class Claims:
                     break
             spans[name] = Span(after, through)
             total += rows
-        return spans, total
+            epochs += through - after
+        return spans, total, epochs
 
     def _read(self, claim: Claim) -> dict[str, list[Epoch]]:
         inputs = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from rekindle.errors import DeclarationError
 from rekindle.keeper.records import Epoch, EpochNumber
 from rekindle.node.worker import Context, Worker
 from rekindle.pipeline import SinkDeclaration
@@ -23,6 +24,13 @@ class Deliver(Worker):
 
     def work(self) -> None:
         context, stream = self.context, self._declaration.stream
+        before, _ = context.keeper.deliveries().get(self.subject, (stream, 0))
+        if before != stream:
+            raise DeclarationError(
+                f"sink {self.subject!r} delivers stream {stream!r}, but it has taken epochs of {before!r}",
+                detail=str(self._declaration.place),
+                hint="give the sink of the other stream a name of its own: sink(..., name='...')",
+            )
         writer = self._declaration.sink.open()
         try:
             self.epoch = EpochNumber(context.keeper.delivered(self.subject) + 1)
@@ -44,6 +52,7 @@ class Deliver(Worker):
             verify(context.home, s, stream=record.stream, epoch=record.epoch) for s in record.output.segments
         )
         delivery = Delivery(
+            home=context.home.id,
             pipeline=context.pipeline.name,
             sink=self.subject,
             stream=record.stream,

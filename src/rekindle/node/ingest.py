@@ -18,7 +18,7 @@ from pyspark.sql.types import StringType, StructType
 from rekindle.errors import SourceError
 from rekindle.home import fsync_folder
 from rekindle.keeper.records import REJECTED_SUFFIX, EpochNumber, Output, Span
-from rekindle.node.failures import spark_cause
+from rekindle.node.failures import OperatorFailed, spark_cause
 from rekindle.node.worker import Context, Worker
 from rekindle.pipeline import SourceDeclaration
 from rekindle.sources.base import Reader
@@ -183,7 +183,9 @@ class SparkIngest(Worker):
             query.stop()
 
     def cause(self, error: Exception) -> BaseException:
-        return spark_cause(self._raised or error)
+        cause = spark_cause(self._raised or error)
+        # Spark's messages may hold any option's value, and this one goes on record.
+        return OperatorFailed(self._source.without_secrets(str(cause))) if isinstance(cause, OperatorFailed) else cause
 
     def _batch(self, rows: DataFrame, batch: int) -> None:
         try:

@@ -107,8 +107,9 @@ class Node:
     def _prepare(self, home: Home, pipeline: Pipeline) -> tuple[SparkSession, Analysis]:
         options = self._options
         scratch = home.work / ".scratch" / f"{options.node}-{self._incarnation}"
-        for older in scratch.parent.glob(f"{options.node}-*"):
-            shutil.rmtree(older, ignore_errors=True)  # of incarnations that are fenced by now
+        for other in scratch.parent.glob(f"{options.node}-*"):
+            if int(other.name.rpartition("-")[2]) < self._incarnation:  # fenced by now; a later one is our successor
+                shutil.rmtree(other, ignore_errors=True)
         scratch.mkdir(parents=True)
         spark = start_session(options.node, cores=options.cores, conf=pipeline.settings.spark, scratch=scratch)
         self._watch_jvm(spark)
@@ -145,7 +146,8 @@ class Node:
         )
 
     def _sweep(self, context: Context) -> None:
-        """Remove what fenced incarnations of this node wrote and never published."""
+        """Remove what fenced incarnations wrote and never published, of the streams of this node."""
+        live = frozenset(member.incarnation for member in context.keeper.members())  # before any head is read
         names = {d.name for d in context.pipeline.sources.values() if d.node == self._options.node}
         names |= {f.name for f in context.analysis.fragments if f.node == self._options.node}
         for stream, record in context.keeper.streams().items():
@@ -153,7 +155,7 @@ class Node:
                 head = context.keeper.head(stream)
                 newest = context.keeper.epoch(stream, head) if head else None
                 kept = frozenset(str(Path(s.path).parent) for s in newest.output.segments) if newest else frozenset()
-                sweep(context.home, stream, head, self._incarnation, kept)
+                sweep(context.home, stream, head, self._incarnation, kept, live=live)
 
     def _beat(self, keeper: Keeper, every_s: float) -> None:
         while not self._left.wait(every_s if self._beats else 0):

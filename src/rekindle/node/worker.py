@@ -29,6 +29,7 @@ from rekindle.pipeline import Pipeline, Settings
 
 DISK_FREE_MIN = 16 * 1024 * 1024
 DISK_WAIT_S = 1.0
+KEEPER_WAIT_S = 1.0
 JVM_DISK_FULL = "No space left on device"
 RETRY_S = (0.1, 0.5, 2.0)
 
@@ -84,7 +85,7 @@ class Worker(ABC):
         while not self.context.stopping.is_set():
             try:
                 self.tries += 1
-                self.work()
+                self._take_epochs()
             except Exception as error:
                 try:
                     survived = self._survive(error)
@@ -94,6 +95,12 @@ class Worker(ABC):
                     self.failed = True
                     return
 
+    def _take_epochs(self) -> None:
+        try:
+            self.work()
+        except SystemExit as error:  # it would end this thread without a word
+            raise RuntimeError(f"user code called sys.exit({error.code!r})") from error
+
     def _survive(self, error: Exception) -> bool:
         """Deal with a failed epoch; True to try again."""
         context = self.context
@@ -101,6 +108,7 @@ class Worker(ABC):
         if isinstance(cause, Fenced) or not context.jvm_alive():
             context.die(cause)
         if isinstance(cause, KeeperUnavailable):
+            context.stopping.wait(KEEPER_WAIT_S)
             return True
         if self._disk_is_full(cause):
             context.keeper.event("disk_full", self.subject, epoch=self.epoch, home=str(context.home.root))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 class Delivery:
     """One epoch on its way to a sink. ``key`` is the same whenever this epoch is delivered."""
 
+    home: str  # its id: another home's epoch of the same number is another one
     pipeline: str
     sink: str
     stream: str

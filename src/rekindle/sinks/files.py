@@ -3,7 +3,8 @@
     out/epoch=000000000012/part-00000.json
 
 The folder's name is the idempotency key: an epoch whose folder is there was delivered. It is written as a
-hidden sibling, made durable, and renamed.
+hidden sibling, made durable, and renamed. A hidden note says which sink of which home delivers here; no other
+does, since it would take foreign epochs for its own.
 """
 
 from __future__ import annotations
@@ -11,21 +12,20 @@ from __future__ import annotations
 import errno
 import fcntl
 import itertools
+import json
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rekindle.errors import DeclarationError, SinkError
+from rekindle.home import durable_create
 from rekindle.sinks.base import Delivery, Sink, Writer
 from rekindle.sinks.disk import Disk
 
-if TYPE_CHECKING:
-    pass
-
 FORMATS = ("json", "csv", "parquet")
+OWNER = ".rekindle-sink"
 TEMPORARY = re.compile(r"\.epoch=\d{12}\.[0-9]+\.[0-9]+\.tmp\Z")
 TEMPORARY_TRIES = 100
 
@@ -77,6 +77,7 @@ class FilesWriter(Writer):
         self.format = format
         self.disk = disk or Disk()
         self._numbers = itertools.count()
+        self._owned = False
         with self._explained("the folder of a file sink cannot be used"):
             folder.mkdir(parents=True, exist_ok=True)
             for name in sorted(os.listdir(folder)):
@@ -86,10 +87,27 @@ class FilesWriter(Writer):
     def deliver(self, delivery: Delivery) -> None:
         final = self.folder / f"epoch={delivery.epoch:012d}"
         with self._explained(f"epoch {delivery.epoch} of {delivery.stream!r} cannot be written"):
+            if not self._owned:
+                self._own(delivery)
+                self._owned = True
             if not _delivered(final):
                 self._write(delivery, final)
             # Also for an epoch that was there: who renamed it may have died before this line.
             self.disk.sync_folder(self.folder)
+
+    def _own(self, delivery: Delivery) -> None:
+        """Make sure that no other sink delivers, or has delivered, into this folder."""
+        me = {"home": delivery.home, "pipeline": delivery.pipeline, "sink": delivery.sink, "stream": delivery.stream}
+        note = self.folder / OWNER
+        if not note.exists() and not any(_delivered(epoch) for epoch in self.folder.glob("epoch=*")):
+            durable_create(note, json.dumps(me).encode())
+        owner = note.read_text(errors="replace") if note.exists() else "no note of whose they are"
+        if owner != json.dumps(me):
+            raise SinkError(
+                f"the folder of sink {delivery.sink!r} holds epochs that are not its own",
+                detail=f"{self.folder}: {owner}; this is {json.dumps(me)}",
+                hint="give every sink, and every new home, a folder of its own, or remove this one",
+            )
 
     def _write(self, delivery: Delivery, final: Path) -> None:
         with self._temporary(final.name) as hidden:

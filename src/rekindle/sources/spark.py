@@ -57,7 +57,7 @@ class Spark(Source):
             text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
             raise SourceError(
                 f"Spark cannot read the source {self.describe()}",
-                detail=self._without_secrets((text.strip().splitlines() or [type(error).__name__])[0]),
+                detail=self.without_secrets((text.strip().splitlines() or [type(error).__name__])[0]),
                 hint="check the format's name, its options, and that its package is on Spark's class path",
             ) from None
 
@@ -72,7 +72,8 @@ class Spark(Source):
         shown = [f"{name}={_shown(name, value)}" for name, value in sorted(self.options.items())]
         return " ".join([f"spark {self.format}", *shown])
 
-    def _without_secrets(self, text: str) -> str:
+    def without_secrets(self, text: str) -> str:
+        """What Spark says of this source, without the values of its options that look like secrets."""
         for name, value in self.options.items():
             shown = _shown(name, value)
             if shown != value and value:

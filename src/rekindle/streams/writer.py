@@ -8,6 +8,7 @@ a replica and its ghost, never write to the same file. The keeper decides whose 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from rekindle.keeper.records import EpochNumber, Incarnation, Output, Segment
 from rekindle.streams import digest
 from rekindle.streams.segments import checksum
 
+ATTEMPT = re.compile(r"(\d{12})-(\d+)-\d+\Z")
 _fsyncs = ThreadPoolExecutor(max_workers=4, thread_name_prefix="fsync")
 
 
@@ -141,13 +143,30 @@ def observe(rows: DataFrame) -> str:
     return digest.digest(observation.get)
 
 
-def sweep(home: Home, stream: str, head: int, incarnation: Incarnation, published: frozenset[str]) -> int:
-    """Remove what older, fenced incarnations wrote at or after ``head`` and never published; returns how many."""
+def sweep(
+    home: Home,
+    stream: str,
+    head: int,
+    incarnation: Incarnation,
+    published: frozenset[str],
+    *,
+    live: frozenset[Incarnation],
+) -> int:
+    """Remove what older incarnations wrote at or after ``head`` and never published; returns how many.
+
+    ``live`` are spared, since they may still publish: a stream that was moved to another node is for a while
+    computed by both. They must have been asked for before ``head``.
+    """
     folder = home.streams / stream
     removed = 0
     for attempt in folder.iterdir() if folder.exists() else ():
-        epoch, owner = (int(part) for part in attempt.name.split("-")[:2])
-        if epoch >= head and owner < incarnation and str(attempt.relative_to(home.root)) not in published:
+        name = ATTEMPT.match(attempt.name)
+        if name is None:
+            continue  # not ours
+        epoch, owner = int(name[1]), Incarnation(int(name[2]))
+        if owner >= incarnation or owner in live:
+            continue
+        if epoch >= head and str(attempt.relative_to(home.root)) not in published:
             shutil.rmtree(attempt)
             removed += 1
     return removed

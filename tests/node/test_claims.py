@@ -1,0 +1,57 @@
+"""Claims of a fragment, on a keeper on SQLite."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from rekindle.keeper import Keeper
+from rekindle.keeper.records import EMPTY_DIGEST, EpochNumber, Incarnation, Output, Span
+from rekindle.node.claims import EMPTY_MAX, Claims
+from rekindle.plan import Fragment
+from rekindle.supervisor.idle import LOOK_EPOCHS
+from tests.keeper.place import Place, output, stream
+
+FRAGMENT = Fragment("counts", (), ("lines",), "main", "append", False, True, False, 100, None, ())
+EMPTY = Output((), 0, 0, EMPTY_DIGEST)
+
+
+@pytest.fixture
+def keeper(tmp_path: Path) -> Keeper:
+    keeper = Place(tmp_path, None).open()
+    keeper.record_stream(stream("lines"))
+    return keeper
+
+
+def publish(keeper: Keeper, by: Incarnation, outputs: list[Output]) -> None:
+    for out in outputs:
+        epoch = EpochNumber(keeper.head("lines") + 1)
+        keeper.claim("lines", epoch, {"outside": Span(epoch - 1 or None, epoch)}, by=by)
+        keeper.publish("lines", epoch, {"lines": out}, by=by)
+
+
+def claimed(keeper: Keeper, by: Incarnation) -> Span | None:
+    """What one look proposes, if anything."""
+    claims = Claims(keeper, FRAGMENT, by, threading.Event(), settle_s=1.0, clock=lambda: 0.0)
+    spans, rows, epochs = claims._available()
+    return spans["lines"] if rows or epochs >= EMPTY_MAX else None
+
+
+def test_rows_are_claimed_and_a_few_empty_epochs_are_left(keeper: Keeper) -> None:
+    by = keeper.enlist("main", code="c")
+    publish(keeper, by, [EMPTY] * (EMPTY_MAX - 1))
+    assert claimed(keeper, by) is None
+    publish(keeper, by, [output()])
+    assert claimed(keeper, by) == Span(0, EMPTY_MAX)
+
+
+def test_many_empty_epochs_are_claimed_before_they_keep_a_run_from_being_idle(keeper: Keeper) -> None:
+    assert EMPTY_MAX < LOOK_EPOCHS
+    by = keeper.enlist("main", code="c")
+    publish(keeper, by, [EMPTY] * EMPTY_MAX)
+    claims = Claims(keeper, FRAGMENT, by, threading.Event(), settle_s=1.0, clock=lambda: 0.0)
+    work = claims.next(EpochNumber(1))
+    assert work is not None
+    assert work.claim.spans == {"lines": Span(0, EMPTY_MAX)}
