@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.errors import HomeInUse, HomeUnusable
-from rekindle.home import HOME_VERSION, Home, HomeLock, create_or_open, durable_write, open_home, without_password
+from rekindle.home import HOME_VERSION, Home, HomeLock, create_or_open, durable_create, open_home, without_password
 
 
 @pytest.fixture
@@ -135,13 +135,16 @@ def test_no_password_in_the_home(tmp_path: Path) -> None:
     assert "hunter2" not in (root / "home.json").read_text()
 
 
-def test_a_durable_write_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    durable_write(tmp_path / "f", b"old")
+def test_a_file_is_made_once_and_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    durable_create(tmp_path / "f", b"first")
+    durable_create(tmp_path / "f", b"second")
+    assert (tmp_path / "f").read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["f"]
 
     def fails(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fails)
     with pytest.raises(OSError, match="No space"):
-        durable_write(tmp_path / "f", b"new")
-    assert (tmp_path / "f").read_bytes() == b"old"
+        durable_create(tmp_path / "g", b"new")
+    assert not (tmp_path / "g").exists()

@@ -168,19 +168,10 @@ def without_password(url: str) -> str:
     return re.sub(r"(?:([?])|&)(?:ssl)?password=[^&\s]*&?", r"\1", bare)
 
 
-def durable_write(path: Path, content: bytes) -> None:
-    """Write a small file so that it is there whole, or not at all, also after a power cut."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(temporary, path)
-    fsync_folder(path.parent)
-
-
 def durable_create(path: Path, content: bytes) -> None:
-    """Write a small file unless there is one: of those who try at the same time the first wins."""
+    """Write a small file unless there is one: of those who try at the same time the first wins. It is there whole,
+    or not at all, also after a power cut.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     with open(temporary, "wb") as file:
         file.write(content)

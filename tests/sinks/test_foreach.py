@@ -17,7 +17,7 @@ def test_the_function_gets_all_rows_in_order_and_the_same_key_every_time(tmp_pat
     epoch = delivery(tmp_path, words(4, 10), 4, segments=3)
     sink.open().deliver(epoch)
     sink.open().deliver(epoch)
-    assert [key for _, key in calls] == ["shop/counts_sink/4"] * 2
+    assert [key for _, key in calls] == ["shop/home1/counts_sink/4"] * 2
     assert all(rows.equals(words(4, 10)) for rows, _ in calls)
     assert sink.guarantee == "at-least-once"
 
@@ -26,7 +26,7 @@ def test_what_the_function_raises_comes_through(tmp_path: Path) -> None:
     def refuse(rows: pa.Table, key: str) -> None:
         raise KeyError(key)
 
-    with pytest.raises(KeyError, match="shop/counts_sink/1"):
+    with pytest.raises(KeyError, match="shop/home1/counts_sink/1"):
         Foreach(refuse).open().deliver(delivery(tmp_path, words(1)))
 
 

@@ -60,7 +60,8 @@ class Stateful(Worker):
         self.epoch = EpochNumber(stand.epoch + 1)
         self._first = self.epoch
         schemas = {i: arrow_schema(context.analysis.schemas[i]) for i in fragment.inputs}
-        self._inbox = Inbox(self._root, schemas, context.clock)
+        shown_s = checkpoint.newest_shown_s(self._checkpoint)
+        self._inbox = Inbox(self._root, schemas, lambda: max(context.clock(), shown_s))
         if self._show_next() is None:
             return
         query = self._start()

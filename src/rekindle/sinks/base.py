@@ -34,7 +34,7 @@ class Delivery:
 
     @property
     def key(self) -> str:
-        return f"{self.pipeline}/{self.sink}/{self.epoch}"
+        return f"{self.pipeline}/{self.home}/{self.sink}/{self.epoch}"
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows in their canonical order, a batch at a time."""

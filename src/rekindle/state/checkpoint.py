@@ -64,6 +64,18 @@ def epoch_of(checkpoint: Path, batch: int) -> EpochNumber:
     return EpochNumber(base_of(checkpoint) + offsets.pop() + 1)
 
 
+def newest_shown_s(checkpoint: Path) -> float:
+    """The modification time of the newest file that Spark's sources have seen, 0 if none. They take no file that is
+    much older than that for new, however new it is: a clock that was set back must not make one."""
+    newest_ms = 0
+    for source in (checkpoint / "sources").glob("*"):
+        logs = {_number(SOURCE_LOG, log.name, -1): log for log in source.iterdir() if not log.name.startswith(".")}
+        if logs:
+            _, *entries = logs[max(logs)].read_text().splitlines()
+            newest_ms = max([newest_ms, *(json.loads(entry)["timestamp"] for entry in entries)])
+    return newest_ms / 1000
+
+
 def fork(origin: Path, target: Path) -> Standing:
     """Link the committed prefix of ``origin`` to ``target``; returns where it stands."""
     stand = standing(origin)

@@ -21,7 +21,7 @@ import xxhash
 from pyspark.sql import DataFrame, Observation
 
 from rekindle.home import Home, fsync_folder
-from rekindle.keeper.records import EpochNumber, Incarnation, Output, Segment
+from rekindle.keeper.records import EMPTY_DIGEST, EpochNumber, Incarnation, Output, Segment
 from rekindle.streams import digest
 from rekindle.streams.segments import checksum
 
@@ -130,7 +130,7 @@ class EpochWriter:
     def _digest(self, segments: tuple[Segment, ...]) -> str:
         """Rows that Spark wrote have a digest of rows; files that were copied, or made here, one of their bytes."""
         if not self._copied:
-            return digest.digest(self._observed) if self._observed else "0:0:0"
+            return digest.digest(self._observed) if self._observed else EMPTY_DIGEST
         files = xxhash.xxh3_64(" ".join(s.checksum for s in segments).encode()).hexdigest()
         prefix = digest.digest(self._observed) + "+" if self._observed else ""
         return f"{prefix}files:{sum(s.rows for s in segments)}:{files}"
