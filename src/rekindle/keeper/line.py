@@ -115,7 +115,12 @@ class Line:
     ) -> None:
         missing = sorted(before.keys() - spans.keys())
         if missing:
-            raise BrokenInvariant(f"{what} leaves out inputs of the last one", detail=", ".join(missing))
+            raise BrokenInvariant(
+                f"{what} leaves out inputs of the last one",
+                detail=", ".join(missing),
+                hint="was the pipeline changed, or cut in another way? Give the stream a new name, or start a new home; "
+                "keep=True on an input keeps the cut where it was",
+            )
         for name, span in sorted(spans.items()):
             owner = self._owner(tx, name)
             is_stream = owner is not None and owner != fragment
