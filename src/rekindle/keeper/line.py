@@ -118,7 +118,7 @@ class Line:
             raise BrokenInvariant(
                 f"{what} leaves out inputs of the last one",
                 detail=", ".join(missing),
-                hint="was the pipeline changed, or cut in another way? Give the stream a new name, or start a new home; "
+                hint="was the pipeline changed, or cut in another way? Give the stream a new name or start a new home; "
                 "keep=True on an input keeps the cut where it was",
             )
         for name, span in sorted(spans.items()):
