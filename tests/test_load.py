@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,9 +98,16 @@ def test_a_missing_module_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("expression", ["F.col('a')", "F.explode('a')"])
 def test_spark_at_module_level(tmp_path: Path, expression: str) -> None:
-    error = refusal(write(tmp_path, f"from pyspark.sql import functions as F\nx = {expression}\n"))
-    assert "words.py:2" in error.primary
-    assert "into the function" in error.hint
+    file = write(tmp_path, f"from pyspark.sql import functions as F\nx = {expression}\n")
+    program = (
+        "import sys, pathlib; from rekindle.load import load_pipeline; from rekindle.errors import DeclarationError\n"
+        "try: load_pipeline(pathlib.Path(sys.argv[1]))\n"
+        "except DeclarationError as error: print(error.primary, error.hint, sep='|')"
+    )  # in a process of its own, since other tests have a session
+    said = subprocess.run([sys.executable, "-c", program, str(file)], capture_output=True, text=True, check=True).stdout
+    primary, _, hint = said.partition("|")
+    assert "words.py:2" in primary
+    assert "into the function" in hint
 
 
 def test_the_users_own_assertion_gets_no_such_hint(tmp_path: Path) -> None:

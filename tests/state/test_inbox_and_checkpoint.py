@@ -146,11 +146,17 @@ def test_sources_that_disagree_are_found(tmp_path: Path) -> None:
         checkpoint.epoch_of(tmp_path / "c", 3)
 
 
-def test_a_missing_and_a_cut_segment_are_found_before_they_are_shown(home: Home, tmp_path: Path) -> None:
+def test_a_damaged_segment_is_found_before_it_is_shown(home: Home, tmp_path: Path) -> None:
     inbox = Inbox(tmp_path / "r", {"a": SCHEMA}, lambda: 1.7e9)
     record = published(home, "a", 1, [(1, 1)])
     path = home.root / record.output.segments[0].path
-    path.write_bytes(path.read_bytes()[:-1])
+    content = path.read_bytes()
+    flipped = bytearray(content)
+    flipped[-20] ^= 1  # in the footer, which Parquet does not protect by a checksum
+    path.write_bytes(flipped)
+    with pytest.raises(SegmentDamaged, match="its checksum is"):
+        inbox.show(EpochNumber(3), home, {"a": [record]})
+    path.write_bytes(content[:-1])
     with pytest.raises(SegmentDamaged, match="published were"):
         inbox.show(EpochNumber(1), home, {"a": [record]})
     path.unlink()

@@ -38,6 +38,18 @@ HUNG = replace(FENCED, hung=True)
 ROWS: dict[str, tuple[list[Life], list[Action]]] = {
     "nothing there": ([], [Start("a")]),
     "all well": ([LIFE], []),
+    "another with changed code is not out of the way": (
+        [replace(LIFE, node="b", outdated=True, stale="changed", asked_s=1.0)],
+        [],
+    ),
+    "another that is no longer wanted is not out of the way": (
+        [replace(LIFE, node="b", asked_s=1.0)],
+        [],
+    ),
+    "another that is no longer wanted is fenced, not in the way": (
+        [replace(FENCED, node="b", seen=Seen.ELSEWHERE)],
+        [Forget("b", ONE), Start("a")],
+    ),
     "slow but beating": ([replace(LIFE, quiet_s=9.9)], []),
     "lease runs out": (
         [replace(LIFE, quiet_s=10.1)],
@@ -172,9 +184,7 @@ histories_of = st.dictionaries(
 
 
 @given(worlds, histories_of, st.sets(st.sampled_from("abc")), st.booleans())
-def test_order_and_restraint(
-    lives: list[Life], histories: dict[str, History], wanted: set[str], ending: bool
-) -> None:
+def test_order_and_restraint(lives: list[Life], histories: dict[str, History], wanted: set[str], ending: bool) -> None:
     actions = decide(100.0, wanted, lives, histories, SETTINGS, drain_s=30, ending=ending)
     by_number = {life.incarnation: life for life in lives}
     starts = [action.node for action in actions if isinstance(action, Start)]

@@ -51,7 +51,7 @@ def facts(pipeline: Any, analysis: Any) -> dict[str, Any]:
                 "from": s.source.describe(),
                 "node": s.node,
                 "schema": analysis.schemas[s.name].simpleString(),
-                "guarantee": "precise",
+                "guarantee": s.source.guarantee,
                 "declared": str(s.place),
             }
             for s in pipeline.sources.values()

@@ -40,8 +40,9 @@ def run(
     until_idle: Annotated[
         str | None, typer.Option("--until-idle", metavar="TIME", help="End when nothing was left to do for this time.")
     ] = None,
-    cores: Annotated[int | None, typer.Option("--cores", min=1, help="Cores of each node; all of them if not given.")]
-    = None,
+    cores: Annotated[
+        int | None, typer.Option("--cores", min=1, help="Cores of each node; all of them if not given.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a pipeline file, and resume where the home's last run ended.

@@ -55,6 +55,11 @@ def damaged_input(home: Home, work: Work | None) -> SegmentDamaged | None:
     return None
 
 
+def is_of_user(error: BaseException) -> bool:
+    """Whether the user's own code, or damaged input, is the cause: no other checkpoint would help."""
+    return isinstance(error, SegmentDamaged) or "Traceback (most recent call last)" in str(error)
+
+
 def is_about_state(error: BaseException) -> bool:
     """Whether Spark could not read the checkpoint or its state, rather than compute."""
     text = str(error)

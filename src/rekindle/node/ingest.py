@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,10 @@ class Ingest(Worker):
         return spark_cause(error)
 
 
+class Drained(Exception):
+    """Ends a query before it claims anything more."""
+
+
 class SparkIngest(Worker):
     """Reads any Spark source by a streaming query; the claim records the offsets that Spark wrote."""
 
@@ -159,6 +164,7 @@ class SparkIngest(Worker):
         self._source = declaration.source
         self._folder = context.home.work / declaration.name / "source"
         self._raised: Exception | None = None
+        self._drained = threading.Event()
         self.looked = False
 
     def work(self) -> None:
@@ -177,6 +183,8 @@ class SparkIngest(Worker):
                 self.looked = self.looked or (idle and bool(query.recentProgress))
                 if context.stopping.wait(WATCH_S) and idle:
                     return
+            if self._drained.is_set():
+                return
             error = query.exception()
             raise error if error is not None else SourceError(f"the query of source {self.subject!r} ended by itself")
         finally:
@@ -199,6 +207,9 @@ class SparkIngest(Worker):
         self.epoch = epoch = EpochNumber(batch + 1)
         if context.keeper.epoch(name, epoch) is not None:
             return  # published before a crash; Spark had not committed it
+        if context.stopping.is_set():
+            self._drained.set()
+            raise Drained
         self._make_durable(batch)
         offsets = (self._folder / "offsets" / str(batch)).read_text().splitlines()[2:]
         last = context.keeper.claim_of(name, EpochNumber(batch)) if batch else None

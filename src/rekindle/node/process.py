@@ -141,7 +141,7 @@ class Node:
             clock=time.time,
             monotonic=time.monotonic,
             die=_die,
-            jvm_alive=lambda: psutil.pid_exists(self._jvm_pid),
+            jvm_alive=self._jvm_alive,
             stopping=self._stopping,
         )
 
@@ -171,6 +171,13 @@ class Node:
                 _die(error)
             except KeeperUnavailable as error:
                 log.warning("no heartbeat: %s", error.primary)
+
+    def _jvm_alive(self) -> bool:
+        """A JVM that was killed is a corpse until it is buried."""
+        try:
+            return bool(psutil.Process(self._jvm_pid).status() != psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
+            return False
 
     def _watch_jvm(self, spark: SparkSession) -> None:
         """A node without its JVM is dead: say so at once, by ending."""

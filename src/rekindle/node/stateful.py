@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rekindle.errors import BrokenInvariant
 from rekindle.keeper.records import Epoch, EpochNumber
 from rekindle.node.claims import Claims, Work
-from rekindle.node.failures import damaged_input, is_about_state, spark_cause
+from rekindle.node.failures import damaged_input, is_about_state, is_of_user, spark_cause
 from rekindle.node.traits import run_operators, streaming_frame, watermarked
 from rekindle.node.worker import Context, Worker
 from rekindle.plan import Fragment
@@ -37,6 +37,8 @@ class Stateful(Worker):
         self._fragment = fragment
         self._folder = context.home.work / fragment.name
         self._rebuild = False
+        self._forked = False
+        self._failed_forks = 0  # in a row, before their first epoch: then the checkpoint is at fault
         self._work: Work | None = None
         self._raised: BaseException | None = None
         self._drained = threading.Event()
@@ -74,21 +76,23 @@ class Stateful(Worker):
         """What was raised in the batch, not what Spark made of it; and a state that cannot be read is rebuilt."""
         if self._raised is not None:
             error = self._raised if isinstance(self._raised, Exception) else error
-        if is_about_state(error):
-            self._rebuild = True
-        return damaged_input(self.context.home, self._work) or spark_cause(error)
+        cause = damaged_input(self.context.home, self._work) or spark_cause(error)
+        if self._forked and self.epoch == self._first and not is_of_user(cause):
+            self._failed_forks += 1
+        if is_about_state(error) or self._failed_forks > 1:
+            self._rebuild, self._failed_forks = True, 0
+        return cause
 
     def _join(self) -> checkpoint.Standing:
         """Fork the checkpoint that stands furthest, or start an empty one."""
         if self._root.exists():
             shutil.rmtree(self._root)
         self._root.mkdir(parents=True)
-        best = None if self._rebuild else furthest(self._folder, exclude=self._root)
-        if best is None:
+        stand = None if self._rebuild else self._fork()
+        self._forked = stand is not None
+        if stand is None:
             checkpoint.create(self._checkpoint, EpochNumber(0))
             stand = checkpoint.standing(self._checkpoint)
-        else:
-            stand = checkpoint.fork(best, self._checkpoint)
         head = self.context.keeper.head(self.subject)
         self.context.keeper.event(
             "fragment_rebuilt" if self._rebuild else "fragment_joined",
@@ -100,6 +104,16 @@ class Stateful(Worker):
         )
         self._rebuild = False
         return stand
+
+    def _fork(self) -> checkpoint.Standing | None:
+        """Fork the checkpoint that stands furthest and can be forked whole; None if there is none."""
+        for origin in furthest_first(self._folder, exclude=self._root):
+            try:
+                return checkpoint.fork(origin, self._checkpoint)
+            except (BrokenInvariant, ValueError, OSError) as error:
+                self.context.keeper.event("fork_failed", self.subject, origin=origin.parent.name, reason=str(error))
+                shutil.rmtree(self._checkpoint, ignore_errors=True)
+        return None
 
     def _start(self) -> StreamingQuery:
         context, fragment = self.context, self._fragment
@@ -138,6 +152,7 @@ class Stateful(Worker):
         checkpoint.trim_source_logs(self._checkpoint, epoch)
         if epoch > self._first:
             self._forget_others()
+        self._failed_forks = 0
         self.epoch = EpochNumber(epoch + 1)
         if self._show_next() is None:
             self._drained.set()
@@ -205,8 +220,8 @@ def replica(root: Path) -> tuple[int, int]:
     return int(incarnation), int(attempt)
 
 
-def furthest(folder: Path, *, exclude: Path) -> Path | None:
-    """The checkpoint that has committed most, of the replicas that worked in ``folder``."""
+def furthest_first(folder: Path, *, exclude: Path) -> list[Path]:
+    """The checkpoints of the replicas that worked in ``folder``, those that have committed most first."""
     found = []
     for root in folder.iterdir():
         if root != exclude and (root / "checkpoint" / checkpoint.BASE).exists():
@@ -214,5 +229,4 @@ def furthest(folder: Path, *, exclude: Path) -> Path | None:
                 found.append((checkpoint.standing(root / "checkpoint").epoch, replica(root), root))
             except (BrokenInvariant, ValueError, OSError):
                 continue  # not a usable checkpoint; the claims rebuild it
-    best = max(found, default=None)
-    return best[2] / "checkpoint" if best is not None and best[0] > 0 else None
+    return [root / "checkpoint" for epoch, _, root in sorted(found, reverse=True) if epoch > 0]

@@ -18,7 +18,7 @@ from rekindle.node.traits import run_operators, watermarked
 from rekindle.node.worker import Context, Worker
 from rekindle.plan import Fragment
 from rekindle.streams.arrow import arrow_schema
-from rekindle.streams.segments import locate
+from rekindle.streams.segments import verify
 from rekindle.streams.writer import EpochWriter
 
 
@@ -64,7 +64,7 @@ class Stateless(Worker):
     def _frame(self, name: str, records: Sequence[Epoch]) -> DataFrame:
         context = self.context
         paths = [
-            str(locate(context.home, s, stream=r.stream, epoch=r.epoch)) for r in records for s in r.output.segments
+            str(verify(context.home, s, stream=r.stream, epoch=r.epoch)) for r in records for s in r.output.segments
         ]
         schema = context.analysis.schemas[name]
         frame = context.spark.read.schema(schema).parquet(*(paths or [str(self._empty(name))]))

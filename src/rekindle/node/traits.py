@@ -7,6 +7,7 @@ walked in the JVM. Nothing runs.
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -45,6 +46,8 @@ READS_CLOCK = {
 WATERMARK = "spark.watermarkDelayMs"  # Spark marks the column with it
 ORDER_SENSITIVE = {"First": "first", "Last": "last", "CollectList": "collect_list", "ListAgg": "listagg"}
 ORDER_FREE = frozenset({"SortArray", "ArraySort", "Size"})  # around a collect_list they hide its order
+METADATA_FIELD = re.compile(r"_metadata#\d+\.(\w+)")
+POSITION_FIELDS = frozenset({"file_name", "row_index"})
 METADATA = "_metadata"  # Spark adds this column to the relation of a file source when something refers to it
 
 
@@ -180,6 +183,7 @@ def _traits(stream: StreamDeclaration, frame: DataFrame, spark: SparkSession) ->
         if kind == "StreamingRelation" and METADATA in [a.name() for a in _sequence(node.output())]:
             positions.add(Path(node.dataSource().options().get("path").get()).name)
     _check_supported(stream, plan, spark)
+    _check_metadata(stream, plan)
     return Traits(tuple(stateful), tuple(nondeterministic), frozenset(positions & set(stream.inputs)), watermark)
 
 
@@ -195,6 +199,17 @@ def _check_supported(stream: StreamDeclaration, plan: Any, spark: SparkSession) 
             detail=f"{stream.place}: {_first_line(error)}",
             hint="Spark's own rule: change the operation, its watermark, or output_mode=...",
         ) from error
+
+
+def _check_metadata(stream: StreamDeclaration, plan: Any) -> None:
+    """Of a file's metadata only what makes up ``rk.position()`` is the same in every replay."""
+    used = set(METADATA_FIELD.findall(plan.toString())) - POSITION_FIELDS
+    if used:
+        raise DeclarationError(
+            f"stream {stream.name!r} reads _metadata.{min(used)}, which is not the same in every replay",
+            detail=str(stream.place),
+            hint="rk.position() is what may be read of where a row came from",
+        )
 
 
 def _check_columns(stream: StreamDeclaration, schema: StructType) -> None:

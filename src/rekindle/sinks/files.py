@@ -80,9 +80,17 @@ class FilesWriter(Writer):
         self._owned = False
         with self._explained("the folder of a file sink cannot be used"):
             folder.mkdir(parents=True, exist_ok=True)
-            for name in sorted(os.listdir(folder)):
-                if TEMPORARY.match(name):
-                    self._remove_if_dead(folder / name)
+            self._sweep()
+
+    def close(self) -> None:
+        """A writer that died meanwhile may have left something too."""
+        with self._explained("the folder of a file sink cannot be cleaned"):
+            self._sweep()
+
+    def _sweep(self) -> None:
+        for name in sorted(os.listdir(self.folder)):
+            if TEMPORARY.match(name):
+                self._remove_if_dead(self.folder / name)
 
     def deliver(self, delivery: Delivery) -> None:
         final = self.folder / f"epoch={delivery.epoch:012d}"

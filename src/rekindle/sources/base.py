@@ -81,6 +81,11 @@ class Source(ABC):
         """Start reading, given every position that was ever claimed, oldest first."""
 
     @property
+    def guarantee(self) -> str:
+        """What the stream holds of the source, whatever dies."""
+        return "precise"
+
+    @property
     def has_rejects(self) -> bool:
         """Whether the stream ``<name>_rejected`` exists beside this one."""
         return True

@@ -65,6 +65,10 @@ class Spark(Source):
         raise BrokenInvariant("a Spark source is read by a streaming query, never opened", detail=self.describe())
 
     @property
+    def guarantee(self) -> str:
+        return "precise if the source replays its offsets"
+
+    @property
     def has_rejects(self) -> bool:
         return False
 

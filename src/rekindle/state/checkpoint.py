@@ -94,6 +94,8 @@ def fork(origin: Path, target: Path) -> Standing:
         _link(Path(folder), target / relative, lambda name: _number(STATE_VERSION, name, 0) <= stand.batch + 1, files)
     # Last, since it makes this a checkpoint: whoever dies half-way leaves nothing that could be taken for one.
     shutil.copyfile(origin / BASE, target / BASE)
+    if standing(target) != stand:
+        raise BrokenInvariant("a checkpoint changed while it was forked", detail=f"{origin} stood at {stand}")
     return stand
 
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from rekindle.home import Home
 from rekindle.keeper.records import Epoch, EpochNumber
-from rekindle.streams.segments import locate
+from rekindle.streams.segments import verify
 
 
 class Inbox:
@@ -41,7 +41,7 @@ class Inbox:
         return self._shown / "*" / name
 
     def show(self, epoch: EpochNumber, home: Home, inputs: Mapping[str, Sequence[Epoch]]) -> None:
-        """Show the segments of a claim, all at once. Raises SegmentDamaged for one that is gone or cut."""
+        """Show the segments of a claim, all at once. Raises SegmentDamaged for one that is not what was published."""
         hidden = self._hidden / f"{epoch:012d}"
         shown_at_s = self._shown_at_s = max(self._clock(), self._shown_at_s)  # Spark ignores files that look old
         for name in self._schemas:
@@ -49,7 +49,7 @@ class Inbox:
             folder.mkdir(parents=True)
             for record in inputs.get(name, ()):
                 for segment in record.output.segments:
-                    path = locate(home, segment, stream=record.stream, epoch=record.epoch)
+                    path = verify(home, segment, stream=record.stream, epoch=record.epoch)
                     os.link(path, folder / path.name)
                     os.utime(folder / path.name, (shown_at_s, shown_at_s))
             if not any(folder.iterdir()):

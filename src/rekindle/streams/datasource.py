@@ -71,9 +71,8 @@ class Opened:
         self.after = _whole(values, "from_epoch") or 0
         self.stream = values["stream"]
         self.home: Home = open_home(Path(values["home"]))
-        self.keeper: Keeper = open_keeper(
-            os.environ.get("REKINDLE_KEEPER"), home=self.home, clock=time.time, patience_s=PATIENCE_S
-        )
+        url = None if self.home.keeper_url == "sqlite" else os.environ.get("REKINDLE_KEEPER")
+        self.keeper: Keeper = open_keeper(url, home=self.home, clock=time.time, patience_s=PATIENCE_S)
         streams = self.keeper.streams()
         if self.stream not in streams:
             known = ", ".join(sorted(streams)) or "none yet"

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import xxhash
 from pyspark.sql import DataFrame, Observation
 
+from rekindle.errors import RekindleError
 from rekindle.home import Home, fsync_folder
 from rekindle.keeper.records import EMPTY_DIGEST, EpochNumber, Incarnation, Output, Segment
 from rekindle.streams import digest
@@ -47,7 +48,10 @@ class EpochWriter:
         self._copied = False
         if self.folder.exists():
             shutil.rmtree(self.folder)
+        is_first = not self._stream_folder.exists()
         self.folder.mkdir(parents=True)
+        if is_first:
+            fsync_folder(home.streams)
 
     def add_frame(self, rows: DataFrame) -> None:
         """Let Spark compute and write ``rows``; one pass also observes their digest."""
@@ -55,8 +59,16 @@ class EpochWriter:
         target = self.folder / "spark"
         observed = rows.observe(observation, *digest.metrics(rows.schema))
         observed.write.mode("overwrite").parquet(str(target))
-        self._merge(observation.get)
-        for part in sorted(target.glob("part-*.parquet")):
+        found = observation.get
+        parts = sorted(target.glob("part-*.parquet"))
+        written = sum(pq.read_metadata(part).num_rows for part in parts)
+        if written != found[digest.ROWS]:  # a task that was tried again may leave a part behind
+            raise RekindleError(
+                f"Spark wrote {written} rows of epoch {self._epoch} where it computed {found[digest.ROWS]}",
+                detail=str(self.folder),
+            )
+        self._merge(found)
+        for part in parts:
             self._adopt(part)
         shutil.rmtree(target)
 

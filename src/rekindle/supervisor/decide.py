@@ -48,6 +48,7 @@ class Life:
     seen: Seen = Seen.ALIVE
     remains: bool = False  # the process is gone, but others that it started are still there
     exit_code: int | None = None  # known of children only
+    outdated: bool = False  # it runs other code than this supervisor's
     stale: str = ""  # why it should be replaced although it is well, for example by changed code
     beaten: bool = True  # its heartbeat was seen at least once
     quiet_s: float = 0.0  # since its heartbeats moved, or since leases started anew
@@ -163,6 +164,9 @@ def decide(
             actions += _of_live(life, life.node in wanted, superseded, settings, drain_s, ending)
         else:
             actions += _of_over(life, settings, ending)
+    # Other code may have put a source or a fragment on another node: no two nodes shall read it at a time.
+    if any(life.standing is Standing.LIVE and (life.outdated or life.node not in wanted) for life in lives):
+        return actions
     for node in wanted:
         if not any(_in_the_way(life) for life in lives if life.node == node):
             actions += _of_absent(node, histories.get(node, History()), now_s, settings)

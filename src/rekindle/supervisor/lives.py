@@ -22,6 +22,7 @@ class Known:
     here: bool
     watched: Watched | None  # None: not here, or gone before it could be watched
     since_s: float
+    outdated: bool = False
     stale: str = ""
     standing: Standing = Standing.LIVE
     hung: bool = False
@@ -54,6 +55,7 @@ class Known:
             seen=seen,
             remains=over and seen is Seen.GONE and bool(processes.remains(self.incarnation, self.watched)),
             exit_code=self.watched.exit_code() if self.watched is not None and seen is Seen.GONE else None,
+            outdated=self.outdated,
             stale=self.stale,
             beaten=self.beaten,
             quiet_s=quiet_s,
@@ -85,6 +87,7 @@ def adopted(member: Member, processes: Processes, *, host: str, code: str, log: 
         here=here,
         watched=processes.adopt(pid, pid_started) if here and pid else None,
         since_s=now_s,
+        outdated=member.code != code,
         stale="" if member.code == code else "the pipeline's code has changed",
         beaten=member.beats > 0,
         ready=member.report.get("phase") == "ready",

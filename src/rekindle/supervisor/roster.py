@@ -94,9 +94,7 @@ class Roster:
         """Tell the keeper which process an incarnation has. The process does so too: whoever comes first."""
         watched = known.watched
         if watched is not None:
-            self._keeper.present(
-                known.incarnation, host=self._host, pid=watched.pid, pid_started=watched.pid_started
-            )
+            self._keeper.present(known.incarnation, host=self._host, pid=watched.pid, pid_started=watched.pid_started)
         known.presented = True
 
     def log(self, node: str, incarnation: Incarnation) -> Path:
