@@ -177,6 +177,24 @@ def test_the_users_error_comes_with_their_line(spark: SparkSession, tmp_path: Pa
     assert "s(ts, k, line, d)" in caught.value.hint
 
 
+def test_a_position_is_taken_of_the_input_itself(spark: SparkSession, tmp_path: Path) -> None:
+    def o(s: DataFrame) -> DataFrame:
+        return s.select("k").groupBy("k").count().select(rk.position())
+
+    with pytest.raises(DeclarationError, match="does not build") as caught:
+        traits(spark, tmp_path, o, output_mode="update")
+    assert "directly of the input" in caught.value.hint
+
+
+@pytest.mark.parametrize("field", ["file_path", "file_modification_time", "file_size"])
+def test_what_differs_in_a_replay_is_refused(spark: SparkSession, tmp_path: Path, field: str) -> None:
+    def o(s: DataFrame) -> DataFrame:
+        return s.select("k", F.col(f"_metadata.{field}").alias("x"))
+
+    with pytest.raises(DeclarationError, match=f"reads _metadata.{field}"):
+        traits(spark, tmp_path, o)
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [

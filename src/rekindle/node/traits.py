@@ -287,5 +287,7 @@ def _own_frames(error: BaseException, file: str) -> str:
 
 
 def _hint(error: BaseException, inputs: Mapping[str, DataFrame]) -> str:
+    if "`_metadata`" in str(error):
+        return "take rk.position() directly of the input, with withColumn, before any join or projection"
     columns = "; ".join(f"{name}({', '.join(frame.columns)})" for name, frame in inputs.items())
     return f"its inputs are {columns}"

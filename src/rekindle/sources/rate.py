@@ -65,6 +65,11 @@ class Rate(Source):
             raise DeclarationError(f"limit must be a whole number, not {limit!r}")
         if not (isinstance(late_s, int | float) and 0 <= late_s < math.inf):
             raise DeclarationError(f"late_s must be a number of seconds, not {late_s!r}")
+        if start is not None and not isinstance(start, int | float | datetime):
+            raise DeclarationError(
+                f"start must be seconds since 1970 or a datetime, not {start!r}",
+                hint="datetime(2026, 1, 1, tzinfo=timezone.utc), for example",
+            )
         if isinstance(start, datetime) and start.tzinfo is None:
             raise DeclarationError(
                 f"start {start.isoformat()} has no time zone", hint="datetime(..., tzinfo=timezone.utc)"
