@@ -260,3 +260,51 @@ def test_any_other_spark_source_resumes_where_it_was(
     assert values == list(range(len(values)))
     assert [row["twice"] for row in node.rows("doubled")] == [2 * row["value"] for row in node.rows("doubled")]
     assert keeper.head("ticks") > 1
+
+
+def summed(limit: int) -> rk.Pipeline:
+    pipeline = rk.Pipeline("p")
+    pipeline.source("a", rk.sources.Rate(1000, keys=20, seed=1, start=START, limit=limit), rows_max=50)
+
+    @pipeline.stream(output_mode="update", rows_max=50)
+    def totals(a: DataFrame) -> DataFrame:
+        return a.groupBy("key").agg(F.sum("value").alias("total"))
+
+    return pipeline
+
+
+def newest(folder: Path, pattern: str) -> Path:
+    return max(folder.rglob(pattern), key=lambda f: int(f.name.split(".")[0]))
+
+
+@pytest.mark.parametrize(
+    ("what", "pattern"),
+    [("state", "*.changelog"), ("commits", "[0-9]*"), ("offsets", "[0-9]*"), ("sources", "[0-9]*")],
+)
+def test_a_checkpoint_that_cannot_be_used_is_rebuilt_from_the_claims(
+    spark: SparkSession, keeper_and_home: tuple[Keeper, Home], tmp_path: Path, what: str, pattern: str
+) -> None:
+    keeper, home = keeper_and_home
+    for life, limit in ((1, 200), (2, 300)):
+        (tmp_path / str(life)).mkdir()
+        node = Node(summed(limit), home, keeper, spark, tmp_path / str(life))
+        node.run_until(functools.partial(took, keeper, "totals", limit))
+        if life == 1:
+            (replica,) = (home.work / "totals").iterdir()
+            damaged = newest(replica / "checkpoint" / what, pattern)
+            damaged.write_bytes(b"")
+    rebuilt = keeper.events(kinds=["fragment_rebuilt", "fork_failed"])
+    joined = keeper.events(kinds=["fragment_joined"])
+    assert rebuilt or joined[-1].detail["restored"] == 0
+    final = {row["key"]: row["total"] for row in node.rows("totals")}
+    expected = as_batch(node, spark, "a").groupBy("key").agg(F.sum("value").alias("total")).collect()
+    assert final == {row["key"]: row["total"] for row in expected}
+    assert not keeper.events(kinds=["output_differs"])
+
+
+def took(keeper: Keeper, fragment: str, rows: int) -> bool:
+    """Whether the fragment has published an epoch that takes in ``rows`` rows of ``a``."""
+    claim = keeper.last_claim(fragment)
+    if claim is None or keeper.head(fragment) < claim.epoch:
+        return False
+    return sum(e.output.rows for e in keeper.epochs("a", after=0, through=claim.spans["a"].through)) >= rows
