@@ -102,6 +102,7 @@ class Ingest(Worker):
         history = [c.spans[name] for c in context.keeper.claims(name)]
         reader = self._declaration.source.open(s.through for s in history)
         after = history[self.epoch - 2].through if self.epoch > 1 else None
+        del history  # it is long in an old home, and the reader has made of it what it needs
         try:
             while True:
                 span = self._claim(reader, after)
