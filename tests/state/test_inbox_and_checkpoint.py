@@ -44,6 +44,8 @@ def published(home: Home, stream: str, epoch: int, rows: list[tuple[int, int]]) 
 class Query:
     """A keyed sum over inputs ``a`` and ``b``, run as a replica runs its fragment, up to ``last``."""
 
+    output_mode = "update"
+
     def __init__(self, spark: SparkSession, root: Path, home: Home, claim: Callable[[int], dict[str, list[Epoch]]]):
         self.spark, self.root, self.home, self.claim = spark, root, home, claim
         self.inbox = Inbox(root, {"a": SCHEMA, "b": SCHEMA}, lambda: 1.7e9)
@@ -53,7 +55,7 @@ class Query:
     def run(self, first: int, last: int) -> dict[int, dict[int, int]]:
         self.show(first)
         frames = [streaming_frame(self.spark, DDL, self.inbox.glob(name)) for name in ("a", "b")]  # type: ignore[arg-type]
-        total = frames[0].union(frames[1]).groupBy("k").agg(F.sum("v").alias("total"))
+        result = self.result(frames)
 
         def batch(rows: DataFrame, number: int) -> None:
             epoch = checkpoint.epoch_of(self.checkpoint, number)
@@ -64,7 +66,7 @@ class Query:
                 self.show(epoch + 1)
 
         query = (
-            total.writeStream.outputMode("update")
+            result.writeStream.outputMode(self.output_mode)
             .option("checkpointLocation", str(self.checkpoint))
             .foreachBatch(batch)
             .start()
@@ -77,6 +79,9 @@ class Query:
         finally:
             query.stop()
         return self.seen
+
+    def result(self, frames: list[DataFrame]) -> DataFrame:
+        return frames[0].union(frames[1]).groupBy("k").agg(F.sum("v").alias("total"))
 
     def show(self, epoch: int) -> None:
         self.inbox.show(EpochNumber(epoch), self.home, self.claim(epoch))

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from rekindle.errors import BrokenInvariant, StateDamaged
 from rekindle.keeper.records import EpochNumber
-from rekindle.state import checkpoint, layers
+from rekindle.state import checkpoint
 from rekindle.state.layers import Checksums, Entry, capture, layer_of, needed, part_of
+from rekindle.streams.segments import checksum
 from tests.state.paper import PaperQuery, contents
 
 
@@ -57,8 +58,12 @@ def test_what_is_known_is_not_new_unless_its_content_changed(tmp_path: Path) -> 
 def test_a_checksum_is_computed_once_for_a_file_and_its_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     query = PaperQuery(tmp_path / "c").run(3)
     computed: list[str] = []
-    genuine = layers.checksum
-    monkeypatch.setattr(layers, "checksum", lambda path: computed.append(path.name) or genuine(path))  # type: ignore[func-returns-value]
+
+    def counted(path: Path) -> str:
+        computed.append(path.name)
+        return checksum(path)
+
+    monkeypatch.setattr("rekindle.state.layers.checksum", counted)
     checksums = Checksums()
     capture(query.root, tmp_path / "one")
     first = layer_of(tmp_path / "one", EpochNumber(3), {}, checksums)
@@ -98,7 +103,7 @@ def test_files_that_spark_removes_meanwhile_do_not_hurt(tmp_path: Path, monkeypa
             query.forget(8)
         genuine(origin, target)
 
-    monkeypatch.setattr(layers.os, "link", link)
+    monkeypatch.setattr(os, "link", link)
     stand = capture(query.root, tmp_path / "captured")
     assert len(linked) > 8 and stand == checkpoint.Standing(8, EpochNumber(9))
     monkeypatch.undo()

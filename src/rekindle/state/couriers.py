@@ -16,7 +16,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often a store is asked again, and how long one that is away is left alone (doubling)."""
+    """How often a store is asked again, and how long one that is away is left alone (doubling).
+
+    One that has not moved for ``patience_s`` counts as away.
+    """
 
     attempts: int = 3
     pause_s: float = 0.1
@@ -45,6 +48,7 @@ class _Courier:
     away_until: float | None = None
     pause_s: float = 0.0
     busy: threading.Thread | None = None
+    moved_at: float = 0.0
     returned: bool = True  # what it holds was not looked at yet
 
 
@@ -90,19 +94,20 @@ class Couriers:
             thread = threading.Thread(
                 target=_work, args=(name, tasks[name], answers), name=f"rekindle-store-{name}", daemon=True
             )
-            courier.busy = thread
+            courier.busy, courier.moved_at = thread, self._monotonic()
             thread.start()
-        deadline = self._monotonic() + self._retry.patience_s
         with answers.changed:
-            while len(answers.by_store) < len(couriers) and (left_s := deadline - self._monotonic()) > 0:
-                answers.changed.wait(left_s)
+            while left := [self._left_s(c) for n, c in couriers.items() if n not in answers.by_store]:
+                if max(left) <= 0:
+                    break
+                answers.changed.wait(max(left))
             found = dict(answers.by_store)
         good: dict[str, T] = {}
         raised: BaseException | None = None
         for name, courier in couriers.items():
             if name in found:
                 courier.busy = None
-            answer = found.get(name, StoreFailed(name, f"no answer for {self._retry.patience_s:g} s"))
+            answer = found.get(name, StoreFailed(name, f"did not move for {self._retry.patience_s:g} s"))
             if isinstance(answer, StoreFailed):
                 self._lost(courier, str(answer))
             elif isinstance(answer, BaseException):
@@ -150,9 +155,11 @@ class Couriers:
         return loads
 
     def _carrying(self, store: Store, load: Sequence[Parcel], held: Mapping[str, list[str]]) -> Callable[[], None]:
+        (courier,) = (c for c in self._couriers if c.store is store)
+
         def carry() -> None:
             for parcel in load:
-                self.patiently(partial(_put, store, parcel))
+                self.patiently(partial(self._put, courier, parcel))
             for folder in sorted({parcel.name.rpartition("/")[0] for parcel in load}):
                 self.patiently(partial(store.settle, folder))
             for parcel in load:
@@ -174,6 +181,17 @@ class Couriers:
             pause_s *= 2
         raise ValueError("a store is asked at least once")
 
+    def _put(self, courier: _Courier, parcel: Parcel) -> None:
+        def moving() -> Iterator[bytes]:
+            for chunk in parcel.chunks():
+                courier.moved_at = self._monotonic()
+                yield chunk
+
+        courier.store.put(parcel.name, moving(), parcel.size)
+
+    def _left_s(self, courier: _Courier) -> float:
+        return courier.moved_at + self._retry.patience_s - self._monotonic()
+
     def _usable(self, courier: _Courier) -> bool:
         if courier.busy is not None and courier.busy.is_alive():
             return False
@@ -190,10 +208,6 @@ class Couriers:
         if courier.away_until is not None:
             courier.away_until, courier.returned = None, True
             self._tell("backup_store_back", courier.store.name, "")
-
-
-def _put(store: Store, parcel: Parcel) -> None:
-    store.put(parcel.name, parcel.chunks(), parcel.size)
 
 
 def _work(name: str, task: Callable[[], object], answers: _Answers) -> None:
