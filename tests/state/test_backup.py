@@ -318,6 +318,31 @@ def test_who_comes_second_loses_and_looks_again(world: World) -> None:
     assert world.objects() == world.referred()
 
 
+def test_a_sweep_leaves_alone_what_another_replica_is_shipping(world: World) -> None:
+    other = PaperQuery(world.tmp / "other", partitions=3, seed=2).run(5)
+    by = world.keeper.enlist("n2", code="c1")
+    stored, go_on = threading.Event(), threading.Event()
+
+    def pause(step: str) -> None:
+        if step == "manifest_stored":
+            stored.set()
+            go_on.wait(60)
+
+    shipping = threading.Thread(target=world.backup(by=by, query=other, at=pause).ship)
+
+    def at(step: str) -> None:
+        if step == "recorded":  # the other one builds on this, and our sweep is still to come
+            shipping.start()
+            assert stored.wait(60)
+
+    world.run(3)
+    world.note(other)
+    assert world.backup(at=at).ship() is not None
+    go_on.set()
+    shipping.join()
+    assert world.check() == [3, 5]
+
+
 def test_retention_keeps_exactly_what_kept_and_pinned_safe_points_need(world: World) -> None:
     backup = world.backup(keep=2)
     world.run(2)
