@@ -9,6 +9,19 @@ pipeline.source("lines", rk.sources.Files("in", format="json", schema="ts timest
 from rekindle import sinks, sources
 from rekindle.errors import RekindleError
 from rekindle.pipeline import Pipeline, Settings
+from rekindle.recovery import ActiveStandby, Gap, PassiveStandby, Rollback, UpstreamBackup
 from rekindle.streams.position import position
 
-__all__ = ["Pipeline", "RekindleError", "Settings", "position", "sinks", "sources"]
+__all__ = [
+    "ActiveStandby",
+    "Gap",
+    "PassiveStandby",
+    "Pipeline",
+    "RekindleError",
+    "Rollback",
+    "Settings",
+    "UpstreamBackup",
+    "position",
+    "sinks",
+    "sources",
+]

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rekindle.errors import DeclarationError
 from rekindle.keeper.records import check_name
+from rekindle.recovery.policy import GUARANTEES, Policy
+from rekindle.recovery.rollback import Rollback
 
 if TYPE_CHECKING:
     from rekindle.sinks.base import Sink
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 OUTPUT_MODES = ("append", "update", "complete")
 DEFAULT_NODE = "main"
+POOL = "pool"
+"""The name that warm nodes bear until they are needed."""
 
 Operator = TypeVar("Operator", bound=Callable[..., Any])
 
@@ -42,6 +46,7 @@ class SourceDeclaration:
     source: Source
     node: str
     rows_max: int
+    retain_s: float | None
     place: Place
 
 
@@ -56,6 +61,9 @@ class StreamDeclaration:
     node: str
     rows_max: int
     partitions: int | None
+    recovery: Policy
+    guarantee: str | None
+    retain_s: float | None
     place: Place
 
 
@@ -76,6 +84,8 @@ class Settings:
     raises is tried ``attempts_max`` times before its fragment stops. An idle stateful fragment claims one
     empty epoch ``settle_s`` after its last input, so that its watermark takes effect. A source that always has
     something new makes an epoch every ``pace_s`` at the most; what comes after a pause is taken at once.
+    ``pool`` warm nodes wait for any node that dies. An epoch that nobody in the pipeline needs any more is removed
+    when it is ``retain_s`` old, if its stream says nothing else.
     """
 
     heartbeat_s: float = 0.5
@@ -86,6 +96,8 @@ class Settings:
     pace_s: float = 0.1
     zombie_s: float = 60.0
     restarts_max: int = 5
+    pool: int = 0
+    retain_s: float = 3600.0
     spark: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,6 +108,10 @@ class Settings:
             )
         if self.attempts_max < 1:
             raise DeclarationError("attempts_max must be at least 1")
+        if not isinstance(self.pool, int) or self.pool < 0:
+            raise DeclarationError(f"pool must be a number of nodes, not {self.pool!r}")
+        if not self.retain_s >= 0:
+            raise DeclarationError(f"retain_s must be a number of seconds, not {self.retain_s!r}")
 
 
 class Pipeline:
@@ -109,20 +125,29 @@ class Pipeline:
     ('words',)
     """
 
-    def __init__(self, name: str, *, settings: Settings | None = None) -> None:
+    def __init__(self, name: str, *, settings: Settings | None = None, recovery: Policy | None = None) -> None:
         self.place = _caller()
         self.name = check_name(name, "pipeline", where=str(self.place))
         self.settings = settings or Settings()
+        self.recovery = _policy(recovery, self.place) or Rollback()
         self.sources: dict[str, SourceDeclaration] = {}
         self.streams: dict[str, StreamDeclaration] = {}
         self.sinks: dict[str, SinkDeclaration] = {}
 
-    def source(self, name: str, source: Source, *, node: str = DEFAULT_NODE, rows_max: int = 1_000_000) -> None:
+    def source(
+        self,
+        name: str,
+        source: Source,
+        *,
+        node: str = DEFAULT_NODE,
+        rows_max: int = 1_000_000,
+        retain_s: float | None = None,
+    ) -> None:
         """Declare the stream ``name``, fed from outside. An epoch takes at most about ``rows_max`` rows."""
         place = _caller()
         self._check_new(name, place)
         self.sources[name] = SourceDeclaration(
-            name, source, check_name(node, "node", where=str(place)), _positive(rows_max, "rows_max", place), place
+            name, source, _node(node, place), _positive(rows_max, "rows_max", place), _retained(retain_s, place), place
         )
 
     @overload
@@ -141,6 +166,9 @@ class Pipeline:
         node: str = ...,
         rows_max: int = ...,
         partitions: int | None = ...,
+        recovery: Policy | None = ...,
+        guarantee: str | None = ...,
+        retain_s: float | None = ...,
     ) -> Callable[[Operator], Operator]: ...
 
     def stream(
@@ -155,6 +183,9 @@ class Pipeline:
         node: str = DEFAULT_NODE,
         rows_max: int = 2_000_000,
         partitions: int | None = None,
+        recovery: Policy | None = None,
+        guarantee: str | None = None,
+        retain_s: float | None = None,
     ) -> Any:
         """Declare a stream by the operator that computes it. The parameters' names are its inputs.
 
@@ -165,6 +196,9 @@ class Pipeline:
         ``node``           the process that computes it
         ``rows_max``       about how many rows an epoch takes in at most
         ``partitions``     over how many partitions its state is spread; the node's cores, unless given
+        ``recovery``       how it comes back when its node dies; the pipeline's policy, unless given
+        ``guarantee``      precise, at-least-once or at-most-once: refused if the stream or a sink of it gives less
+        ``retain_s``       how old its epochs get at least; the settings' ``retain_s``, unless given
         """
         place = _caller()
 
@@ -179,6 +213,12 @@ class Pipeline:
                 )
             if partitions is not None:
                 _positive(partitions, "partitions", place)
+            if guarantee is not None and guarantee not in GUARANTEES:
+                raise DeclarationError(
+                    f"stream {stream!r} declares the unknown guarantee {guarantee!r}",
+                    detail=str(place),
+                    hint=f"one of {', '.join(GUARANTEES)}",
+                )
             self.streams[stream] = StreamDeclaration(
                 name=stream,
                 operator=function,
@@ -186,9 +226,12 @@ class Pipeline:
                 output_mode=output_mode,
                 deterministic=deterministic,
                 keep=keep,
-                node=check_name(node, "node", where=str(place)),
+                node=_node(node, place),
                 rows_max=_positive(rows_max, "rows_max", place),
                 partitions=partitions,
+                recovery=_policy(recovery, place) or self.recovery,
+                guarantee=guarantee,
+                retain_s=_retained(retain_s, place),
                 place=place,
             )
             return function
@@ -205,9 +248,7 @@ class Pipeline:
                 detail=f"{place}, and before at {self.sinks[sink_name].place}",
                 hint="give the second one a name of its own: sink(..., name='...')",
             )
-        self.sinks[sink_name] = SinkDeclaration(
-            sink_name, stream, sink, check_name(node, "node", where=str(place)), place
-        )
+        self.sinks[sink_name] = SinkDeclaration(sink_name, stream, sink, _node(node, place), place)
 
     def nodes(self) -> tuple[str, ...]:
         """The names of the nodes that the declarations ask for."""
@@ -251,6 +292,31 @@ def _positive(value: int, what: str, place: Place) -> int:
     if not isinstance(value, int) or value < 1:
         raise DeclarationError(f"{what} must be a whole number above 0, not {value!r}", detail=str(place))
     return value
+
+
+def _node(node: str, place: Place) -> str:
+    check_name(node, "node", where=str(place))
+    if node == POOL:
+        raise DeclarationError(
+            f"node {node!r} is a reserved name", detail=str(place), hint="it is what warm nodes are called"
+        )
+    return node
+
+
+def _policy(recovery: object, place: Place) -> Policy | None:
+    if recovery is None or isinstance(recovery, Policy):
+        return recovery
+    raise DeclarationError(
+        f"recovery must be a policy, not {recovery!r}",
+        detail=str(place),
+        hint="rk.Rollback(), rk.PassiveStandby(), rk.ActiveStandby(), rk.UpstreamBackup() or rk.Gap()",
+    )
+
+
+def _retained(retain_s: float | None, place: Place) -> float | None:
+    if retain_s is not None and not retain_s >= 0:
+        raise DeclarationError(f"retain_s must be a number of seconds, not {retain_s!r}", detail=str(place))
+    return retain_s
 
 
 def _caller() -> Place:

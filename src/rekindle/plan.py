@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from rekindle.errors import DeclarationError
 from rekindle.keeper.records import REJECTED_SUFFIX
 from rekindle.pipeline import Pipeline, StreamDeclaration
+from rekindle.recovery.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Fragment:
     has_watermark: bool
     rows_max: int
     partitions: int | None
+    recovery: Policy
     why: tuple[str, ...]
 
 
@@ -142,6 +144,8 @@ def _why_cut(
     reader = pipeline.streams[readers[0]]
     if reader.node != stream.node:
         return f"its reader {reader.name} is on node {reader.node}"
+    if reader.recovery != stream.recovery:
+        return f"its reader {reader.name} recovers in another way"
     if name in traits[reader.name].reads_positions_of:
         return f"its reader {reader.name} reads row positions"
     if trait.stateful:
@@ -175,6 +179,7 @@ def _fragment(
         has_watermark=any(traits[m.name].has_watermark for m in members),
         rows_max=min(m.rows_max for m in members),
         partitions=stateful[0].partitions if stateful else None,
+        recovery=members[-1].recovery,
         why=tuple(reasons),
     )
 

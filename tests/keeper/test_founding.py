@@ -11,6 +11,7 @@ import pytest
 from rekindle.errors import DeclarationError, HomeUnusable, KeeperUnavailable, RekindleError
 from rekindle.home import Home
 from rekindle.keeper import Keeper, open_keeper
+from rekindle.keeper.schema import SCHEMA_VERSION
 from tests.keeper.place import Place, damage
 from tests.postgres import PostgresServer
 
@@ -43,11 +44,14 @@ def test_several_open_a_new_keeper_at_the_same_moment(place: Place) -> None:
     assert len({keeper.enlist("n", code="") for keeper in opened}) == 6
 
 
-def test_a_newer_version_is_refused(place: Place) -> None:
-    damage(place.open(), "UPDATE {}meta SET value = '2' WHERE name = 'version'")
-    with pytest.raises(HomeUnusable, match="newer Rekindle") as raised:
+@pytest.mark.parametrize(
+    ("step", "whose", "hint"), [(1, "newer Rekindle", "upgrade"), (-1, "older Rekindle", "new home")]
+)
+def test_another_version_is_refused(place: Place, step: int, whose: str, hint: str) -> None:
+    damage(place.open(), f"UPDATE {{}}meta SET value = '{SCHEMA_VERSION + step}' WHERE name = 'version'")
+    with pytest.raises(HomeUnusable, match=whose) as raised:
         place.open()
-    assert "upgrade" in raised.value.hint
+    assert hint in raised.value.hint
 
 
 def test_a_damaged_description_is_refused(place: Place) -> None:

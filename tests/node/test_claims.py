@@ -11,10 +11,11 @@ from rekindle.keeper import Keeper
 from rekindle.keeper.records import EMPTY_DIGEST, EpochNumber, Incarnation, Output, Span
 from rekindle.node.claims import EMPTY_MAX, Claims
 from rekindle.plan import Fragment
+from rekindle.recovery import Rollback
 from rekindle.supervisor.idle import LOOK_EPOCHS
 from tests.keeper.place import Place, output, stream
 
-FRAGMENT = Fragment("counts", (), ("lines",), "main", "append", False, True, False, 100, None, ())
+FRAGMENT = Fragment("counts", (), ("lines",), "main", "append", False, True, False, 100, None, Rollback(), ())
 EMPTY = Output((), 0, 0, EMPTY_DIGEST)
 
 

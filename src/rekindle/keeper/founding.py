@@ -93,6 +93,12 @@ def _check(address: Address, there: Mapping[str, str], stamp: Mapping[str, str])
             detail=address.shown,
             hint="upgrade: pip install --upgrade rekindle",
         )
+    if int(version) < SCHEMA_VERSION:
+        raise HomeUnusable(
+            f"the keeper was made by an older Rekindle (its version is {version}, this one knows {SCHEMA_VERSION})",
+            detail=address.shown,
+            hint="finish it with the Rekindle that made it, or start a new home",
+        )
     if there["pipeline"] != stamp["pipeline"]:
         raise HomeUnusable(
             f"the keeper belongs to the pipeline {there['pipeline']!r}, not to {stamp['pipeline']!r}",

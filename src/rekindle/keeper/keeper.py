@@ -12,6 +12,7 @@ from rekindle.keeper.founding import check_admission, found
 from rekindle.keeper.line import Line
 from rekindle.keeper.lives import Lives
 from rekindle.keeper.notes import Notes
+from rekindle.keeper.ownership import Ownership
 from rekindle.keeper.records import (
     Claim,
     Epoch,
@@ -21,6 +22,7 @@ from rekindle.keeper.records import (
     Incarnation,
     Member,
     Output,
+    Owner,
     Published,
     SafePoint,
     Secured,
@@ -49,6 +51,7 @@ class Keeper:
         dialect = Dialect(described, channel=schema)
         self._clock = clock
         self._lives = Lives(described, dialect)
+        self._ownership = Ownership(described, dialect, self._lives)
         self._line = Line(described, dialect, self._lives)
         self._notes = Notes(described, dialect, self._lives, self._line)
         self._safety = Safety(described, dialect, self._lives)
@@ -76,6 +79,11 @@ class Keeper:
         """A new incarnation of ``node``, state 'starting', want 'run'. Every older one of it is fenced."""
         return self._store.write(lambda tx: self._lives.enlist(tx, node, code, self._clock()))
 
+    def promote(self, incarnation: Incarnation, node: str) -> None:
+        """From now on a live incarnation is the one of ``node``; every other one of it is fenced. Raises Fenced."""
+        self._store.write(lambda tx: self._lives.promote(tx, incarnation, node))
+        self._watch.nudge()
+
     def present(self, by: Incarnation, *, host: str, pid: int, pid_started: int) -> None:
         """The process of an incarnation introduces itself (or its supervisor does). Raises Fenced."""
         self._store.write(lambda tx: self._lives.present(tx, by, host, pid, pid_started))
@@ -95,11 +103,23 @@ class Keeper:
     def fence(self, incarnation: Incarnation, why: str) -> bool:
         """From now on this incarnation claims, publishes and delivers nothing. False if it had left or was fenced."""
         call = uuid.uuid4().hex
-        return self._store.write(lambda tx: self._lives.fence(tx, incarnation, legible(why), call))
+        fenced = self._store.write(lambda tx: self._lives.fence(tx, incarnation, legible(why), call))
+        self._watch.nudge()
+        return fenced
 
     def members(self, *, live: bool = True) -> list[Member]:
         """Incarnations that are starting or running (``live``), or all there ever were, oldest first."""
         return self._store.read(lambda connection: self._lives.members(connection, live))
+
+    # -- ownership ---------------------------------------------------------------------------------
+
+    def own(self, subject: str, *, by: Incarnation) -> Owner:
+        """Become the owner of ``subject`` unless another live incarnation is; returns who is. Raises Fenced."""
+        return self._store.write(lambda tx: self._ownership.own(tx, subject, by, self._clock()))
+
+    def owners(self) -> dict[str, Owner]:
+        """The last owner of everything that ever had one; ``live`` says whether it still is."""
+        return self._store.read(self._ownership.all)
 
     # -- streams -----------------------------------------------------------------------------------
 
@@ -270,6 +290,6 @@ class Keeper:
     # -- waiting -----------------------------------------------------------------------------------
 
     def wait(self, seen: int, timeout_s: float) -> int:
-        """Return soon after something was claimed, published or delivered since ``seen``; at the latest after
-        ``timeout_s``. Returns a token for the next call; start with 0. May return early."""
+        """Return soon after something was claimed, published, delivered, fenced or promoted since ``seen``, at the
+        latest after ``timeout_s``. Returns a token for the next call; start with 0. May return early."""
         return self._watch.wait(seen, timeout_s)

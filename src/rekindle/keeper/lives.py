@@ -52,6 +52,7 @@ class Lives:
             .where(mine, live)
             .values(state="fenced", fenced_why=bindparam("why"), fenced_key=bindparam("call"))
         )
+        self._promote = update(table).where(mine, live).values(node=bindparam("to"))
         self._all = select(table).order_by(table.c.incarnation)
         self._live = self._all.where(live)
 
@@ -76,7 +77,19 @@ class Lives:
         }
         tx.execute(self._insert, row)
         tx.execute(self._supersede, {"of": node, "by": number, "why": f"incarnation {number} took its place"})
+        self._dialect.announce(tx)
         return Incarnation(number)
+
+    def promote(self, tx: Connection, incarnation: Incarnation, node: str) -> None:
+        writing(f"the promotion of incarnation {incarnation}").text("node", node)
+        self._dialect.next(tx, "incarnations")  # in turn with those who enlist
+        if tx.execute(self._promote, {"by": incarnation, "to": node}).rowcount == 0:
+            self._refuse(tx, incarnation)
+        for other in self.members(tx, live=True):
+            if other.node == node and other.incarnation != incarnation:
+                why = f"incarnation {incarnation} took its place"
+                tx.execute(self._fence, {"by": other.incarnation, "why": why, "call": ""})
+        self._dialect.announce(tx)
 
     def hold(self, tx: Connection, by: Incarnation) -> None:
         """Make sure that ``by`` is live, and stays so until the end of this transaction. Raises Fenced."""
@@ -109,10 +122,12 @@ class Lives:
     def leave(self, tx: Connection, by: Incarnation) -> None:
         if tx.execute(self._leave, {"by": by}).rowcount == 0 and self._row(tx, by) is None:
             raise _unknown(by)
+        self._dialect.announce(tx)
 
     def fence(self, tx: Connection, incarnation: Incarnation, why: str, call: str) -> bool:
         """``call`` is unique to one call of fence: its repeat finds what it did itself, and is True again."""
         if tx.execute(self._fence, {"by": incarnation, "why": why, "call": call}).rowcount == 1:
+            self._dialect.announce(tx)
             return True
         row = self._row(tx, incarnation)
         if row is None:

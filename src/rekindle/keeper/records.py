@@ -95,7 +95,11 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a fragment wants to publish on one of its streams: the proposal of an epoch."""
+    """What a fragment wants to publish on one of its streams: the proposal of an epoch.
+
+    ``dropped`` is not None for an epoch that was not computed but skipped: how many rows of its input were dropped,
+    and the fragment's state with them.
+    """
 
     segments: tuple[Segment, ...]
     rows: int
@@ -103,8 +107,11 @@ class Output:
     digest: str
     event_time_min_us: int | None = None
     event_time_max_us: int | None = None
+    dropped: int | None = None
 
     def __post_init__(self) -> None:
+        if self.dropped is not None and self.rows:
+            raise BrokenInvariant("an epoch whose input was dropped has rows", detail=f"{self.rows}")
         if self.rows != sum(s.rows for s in self.segments):
             raise BrokenInvariant(
                 "an epoch's row count is not the sum of its segments' row counts",
@@ -195,6 +202,16 @@ class Member:
     code: str  # fingerprint of the pipeline file and the settings that it runs
     enlisted_at_s: float
     report: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who does what only one may do. ``before`` is the incarnation whose place was just taken, by this call."""
+
+    subject: str
+    incarnation: Incarnation
+    live: bool
+    before: Incarnation | None
 
 
 @dataclass(frozen=True, slots=True)

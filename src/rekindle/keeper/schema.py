@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import BigInteger, Column, Double, Index, MetaData, Table, Text
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 COUNTERS = ("incarnations", "attempts", "events", "changes")
 """Rows of ``counters``. Whoever adds one to a counter has the turn until his transaction ends."""
@@ -20,6 +20,7 @@ class Tables:
     meta: Table
     counters: Table
     incarnations: Table
+    owners: Table
     streams: Table
     claims: Table
     epochs: Table
@@ -66,6 +67,13 @@ def tables(schema: str | None) -> Tables:
             text("fenced_key"),  # which call of fence did it, so that its repeat can tell
             Index("incarnations_by_state", "state"),
         ),
+        owners=Table(
+            "owners",
+            metadata,
+            text("subject", key=True),
+            whole("incarnation"),
+            time("since_s"),
+        ),
         streams=Table(
             "streams",
             metadata,
@@ -96,6 +104,7 @@ def tables(schema: str | None) -> Tables:
             text("digest"),
             whole("event_time_min_us", null=True),
             whole("event_time_max_us", null=True),
+            whole("dropped", null=True),  # rows of input, where it was published without being computed
             whole("incarnation"),
             time("published_at_s"),
         ),
