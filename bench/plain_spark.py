@@ -46,15 +46,16 @@ def main() -> None:
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
-    last = [time.time()]
+    last: list[float] = []
     log = open(options.log, "a")  # noqa: SIM115  open as long as the process lives
 
     def batch(rows: DataFrame, number: int) -> None:
         began = time.time()
         rows.write.mode("overwrite").parquet(str(options.output / f"batch={number:06d}"))
-        last[0] = time.time()
-        log.write(json.dumps({"batch": number, "began_s": began, "ended_s": last[0]}) + "\n")
+        ended = time.time()
+        log.write(json.dumps({"batch": number, "began_s": began, "ended_s": ended}) + "\n")
         log.flush()
+        last[:] = [ended]
 
     frame = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", options.files_per_batch)
     counted = frame.parquet(str(options.input)).groupBy("key").agg(F.count("*").alias("n"), F.sum("value").alias("sum"))
@@ -64,7 +65,7 @@ def main() -> None:
         .foreachBatch(batch)
         .start()
     )
-    while query.isActive and (not query.recentProgress or time.time() - last[0] < options.idle_s):
+    while query.isActive and (not last or time.time() - last[0] < options.idle_s):
         time.sleep(0.1)
     error = query.exception()
     query.stop()

@@ -15,43 +15,35 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rekindle.home import open_home
-from rekindle.keeper import open_keeper
+from bench._rounds import (
+    FILES_PER_BATCH,
+    WARM_UP,
+    Round,
+    machine,
+    rekindle_command,
+    rekindle_round,
+    run_to_end,
+    say,
+)
+from bench._rows import FILE_ROWS, PACE_ROWS, PACE_S, Rows, arrived
 
 HERE = Path(__file__).resolve().parent
-FILE_ROWS = 250_000
-FILES_PER_BATCH = 4
-PACE_ROWS = 1_000
-PACE_S = 0.1
-WARM_UP = 3
 GOALS = {"throughput 10k keys": 0.9, "throughput 1M keys": 0.9, "epoch": 1.0, "latency": 2.5}
-
-
-@dataclass(frozen=True)
-class Round:
-    """What one process did in one round."""
-
-    ends: list[float]  # when each batch's output was there
-    rows: list[int]
-    latencies: list[float]
 
 
 def main() -> None:
@@ -81,14 +73,13 @@ def throughput(folder: Path, keys: int, files: int, rounds: int, cores: int) -> 
     say(f"writing {files * FILE_ROWS:,} rows, {keys:,} keys")
     source.mkdir()
     for index in range(files):
-        write_rows(source / f"{index:06d}.parquet", index * FILE_ROWS, FILE_ROWS, keys)
+        Rows(index * FILE_ROWS, FILE_ROWS, keys).write(source / f"{index:06d}.parquet")
     rates: dict[str, list[float]] = {"plain": [], "rekindle": []}
     for number in range(rounds):
         for peer in ("plain", "rekindle") if number % 2 == 0 else ("rekindle", "plain"):
             found = run_peer(peer, folder / "run", source, cores, idle_s=4.0)
-            rate = sum(found.rows[WARM_UP:]) / (found.ends[-1] - found.ends[WARM_UP - 1])
-            rates[peer].append(rate)
-            say(f"throughput, {keys:,} keys, round {number + 1}: {peer} {rate:,.0f} rows/s")
+            rates[peer].append(found.rate)
+            say(f"throughput, {keys:,} keys, round {number + 1}: {peer} {found.rate:,.0f} rows/s")
     shutil.rmtree(source)
     return {
         "plain_rows_per_s": rates["plain"],
@@ -131,42 +122,28 @@ def pace(folder: Path, seconds: float, rounds: int, cores: int) -> dict[str, Any
 
 def feed(source: Path, stop: threading.Event, output: Path, seconds: float) -> None:
     """Files at a steady pace: one at once, so that the query gets going, the rest when its first output is there."""
-    write_rows(source / "000000.parquet", 0, PACE_ROWS, 10_000)
+    Rows(0, PACE_ROWS, 10_000).write(source / "000000.parquet")
     while not stop.is_set() and not (output.exists() and any(output.iterdir())):
         time.sleep(0.05)
     begin, index = time.monotonic(), 1
     while not stop.is_set() and index * PACE_S < seconds:
         time.sleep(max(0.0, begin + index * PACE_S - time.monotonic()))
-        write_rows(source / f"{index:06d}.parquet", index * PACE_ROWS, PACE_ROWS, 10_000)
+        Rows(index * PACE_ROWS, PACE_ROWS, 10_000).write(source / f"{index:06d}.parquet")
         index += 1
 
 
 def run_peer(peer: str, run: Path, source: Path, cores: int, *, idle_s: float) -> Round:
-    shutil.rmtree(run, ignore_errors=True)
-    run.mkdir()
-    command = plain_command(run, source, cores, idle_s) if peer == "plain" else rekindle_command(run, cores, idle_s)
-    environment = {
-        **os.environ,
-        "BENCH_INPUT": str(source),
-        "BENCH_OUTPUT": str(run / "output"),
-        "BENCH_ROWS_MAX": str(FILE_ROWS * FILES_PER_BATCH),
-    }
-    with open(run / "console", "w") as console:
-        process = subprocess.run(command, env=environment, stdout=console, stderr=console, timeout=600, check=False)
-    if process.returncode != 0:
-        raise SystemExit(f"{peer} ended with {process.returncode}:\n{(run / 'console').read_text()[-3000:]}")
-    return plain_round(run, source) if peer == "plain" else rekindle_round(run, source)
+    if peer == "plain":
+        run_to_end(peer, plain_command(run, source, cores, idle_s), run, source)
+        return plain_round(run, source)
+    run_to_end(peer, rekindle_command(HERE / "keyed.py", run, cores, idle_s), run, source)
+    return rekindle_round(run, source)
 
 
 def plain_command(run: Path, source: Path, cores: int, idle_s: float) -> list[str]:
     script = [sys.executable, str(HERE / "plain_spark.py"), str(source), str(run / "output"), str(run / "checkpoint")]
     return [*script, str(run / "log"), "--cores", str(cores), "--files-per-batch", str(files_per_batch(source)),
             "--idle-s", str(idle_s)]  # fmt: skip
-
-
-def rekindle_command(run: Path, cores: int, idle_s: float) -> list[str]:
-    script = [sys.executable, "-m", "rekindle", "run", str(HERE / "keyed.py"), "--home", str(run / "home")]
-    return [*script, "--until-idle", f"{idle_s}s", "--cores", str(cores), "--json"]
 
 
 def files_per_batch(source: Path) -> int:
@@ -190,59 +167,6 @@ def plain_files(log: Path, batch: int) -> list[str]:
     return [Path(e["path"]).name for e in entries if e["batchId"] == batch]
 
 
-def rekindle_round(run: Path, source: Path) -> Round:
-    keeper = open_keeper(None, home=open_home(run / "home"))
-    try:
-        files = {int(c.epoch): [name for name, *_ in c.spans["rows"].through["files"]] for c in keeper.claims("rows")}
-        counts = {int(e.epoch): e for e in keeper.epochs("counts", after=0)}
-        sizes = {int(e.epoch): e.output.rows for e in keeper.epochs("rows", after=0)}
-        ends, rows, latencies = [], [], []
-        for claim in keeper.claims("counts"):
-            span = range(claim.spans["rows"].after + 1, claim.spans["rows"].through + 1)
-            ends.append(counts[claim.epoch].published_at_s)
-            rows.append(sum(sizes[e] for e in span))
-            visible = (run / "output" / f"epoch={claim.epoch:012d}").stat().st_ctime
-            latencies += [visible - arrived(source / name) for e in span for name in files[e]]
-        return Round(ends, rows, latencies[10:])
-    finally:
-        keeper.close()
-
-
-def write_rows(path: Path, first: int, count: int, keys: int) -> None:
-    generator = np.random.default_rng(first)
-    table = pa.table(
-        {
-            "ts": pa.array(1_700_000_000_000_000 + np.arange(first, first + count) * 100, pa.timestamp("us", "UTC")),
-            "seq": pa.array(np.arange(first, first + count)),
-            "key": pa.array(generator.integers(0, keys, count)),
-            "value": pa.array(generator.integers(0, 1000, count)),
-        }
-    )
-    hidden = path.with_name(f".{path.name}")
-    pq.write_table(table, hidden)
-    os.rename(hidden, path)
-
-
-def arrived(path: Path) -> float:
-    """When the file was renamed into its folder: renaming sets the time of its last change of status."""
-    return path.stat().st_ctime
-
-
-def machine(cores: int) -> dict[str, Any]:
-    import pyspark
-
-    described = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.split(":")[1].strip() for line in described if line.startswith("model name")), "")
-    return {
-        "cores": cores,
-        "of": os.cpu_count(),
-        "processor": model,
-        "python": platform.python_version(),
-        "pyspark": pyspark.__version__,
-        "kernel": platform.release(),
-    }
-
-
 def show(report: Mapping[str, Any]) -> None:
     print(f"{'Rekindle / plain Spark':28} {'ratio':>7}   goal")
     for name, result in report["results"].items():
@@ -250,10 +174,6 @@ def show(report: Mapping[str, Any]) -> None:
         goal = GOALS[name]
         met = result["ratio"] >= goal if best == "at least" else result["ratio"] <= goal
         print(f"{name:28} {result['ratio']:7.2f}   {best} {goal}  {'met' if met else 'MISSED'}")
-
-
-def say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
