@@ -9,7 +9,7 @@ import pytest
 
 from rekindle.keeper import Keeper
 from rekindle.keeper.records import EMPTY_DIGEST, EpochNumber, Incarnation, Output, Span
-from rekindle.node.claims import EMPTY_MAX, Claims
+from rekindle.node.claims import EMPTY_MAX, Claims, available
 from rekindle.plan import Fragment
 from rekindle.recovery import Rollback
 from rekindle.supervisor.idle import LOOK_EPOCHS
@@ -33,19 +33,18 @@ def publish(keeper: Keeper, by: Incarnation, outputs: list[Output]) -> None:
         keeper.publish("lines", epoch, {"lines": out}, by=by)
 
 
-def claimed(keeper: Keeper, by: Incarnation) -> Span | None:
+def proposed(keeper: Keeper) -> Span | None:
     """What one look proposes, if anything."""
-    claims = Claims(keeper, FRAGMENT, by, threading.Event(), settle_s=1.0, clock=lambda: 0.0)
-    spans, rows, epochs = claims._available()
+    spans, rows, epochs = available(keeper, FRAGMENT, None, FRAGMENT.rows_max)
     return spans["lines"] if rows or epochs >= EMPTY_MAX else None
 
 
 def test_rows_are_claimed_and_a_few_empty_epochs_are_left(keeper: Keeper) -> None:
     by = keeper.enlist("main", code="c")
     publish(keeper, by, [EMPTY] * (EMPTY_MAX - 1))
-    assert claimed(keeper, by) is None
+    assert proposed(keeper) is None
     publish(keeper, by, [output()])
-    assert claimed(keeper, by) == Span(0, EMPTY_MAX)
+    assert proposed(keeper) == Span(0, EMPTY_MAX)
 
 
 def test_many_empty_epochs_are_claimed_before_they_keep_a_run_from_being_idle(keeper: Keeper) -> None:

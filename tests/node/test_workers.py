@@ -24,6 +24,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 import rekindle as rk
 from rekindle.home import Home, create_or_open
 from rekindle.keeper import Keeper, open_keeper
+from rekindle.node.ownership import Ownership
 from rekindle.node.process import record_streams, source_schemas, workers_of
 from rekindle.node.steps import Steps
 from rekindle.node.traits import analyse
@@ -62,11 +63,12 @@ class Node:
         self.keeper, self.home = keeper, home
         analysis = analyse(pipeline, spark, source_schemas(pipeline, spark), folder)
         record_streams(keeper, pipeline, analysis)
+        incarnation, stopping = keeper.enlist("main", code="c"), threading.Event()
         self.context = Context(
             pipeline=pipeline,
             home=home,
             keeper=keeper,
-            incarnation=keeper.enlist("main", code="c"),
+            incarnation=incarnation,
             spark=spark,
             cores=2,
             analysis=analysis,
@@ -75,9 +77,11 @@ class Node:
             monotonic=time.monotonic,
             die=self._die,
             jvm_alive=lambda: True,
-            stopping=threading.Event(),
+            ownership=Ownership(keeper, incarnation, stopping, self._die),
+            stopping=stopping,
         )
         self.workers = workers_of(self.context, "main")
+        self.context.ownership.start("main", [worker.subject for worker in self.workers])
 
     def _die(self, error: BaseException) -> NoReturn:
         raise AssertionError("the node would end") from error

@@ -17,5 +17,6 @@ def test_only_what_nobody_can_publish_any_more_is_removed(tmp_path: Path) -> Non
     for name in [*dead, *kept, "notes-by-hand"]:
         (folder / name).mkdir(parents=True)
     published = frozenset({"streams/counts/000000000003-2-1"})
-    assert sweep(home, "counts", 3, Incarnation(5), published, live=frozenset({Incarnation(3)})) == 2
+    over = frozenset({Incarnation(1), Incarnation(2)})
+    assert sweep(home, "counts", 3, published, over=over) == 2
     assert sorted(entry.name for entry in folder.iterdir()) == [*kept, "notes-by-hand"]

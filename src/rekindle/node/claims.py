@@ -67,17 +67,17 @@ class Claims:
         settle_at = self._clock() + self._settle_s if self._fragment.has_watermark and self._fragment.stateful else None
         if self._last is None or self._last.epoch != epoch - 1:
             self._last = self._keeper.claim_of(self._fragment.name, EpochNumber(epoch - 1)) if epoch > 1 else None
-            self._last_rows = _rows(self._read(self._last)) if self._last is not None else 0
+            self._last_rows = _rows(read_claim(self._keeper, self._last).inputs) if self._last is not None else 0
         while not self._stopping.is_set():
             claim = self._keeper.claim_of(self._fragment.name, epoch)
             if claim is None:
-                spans, rows, epochs = self._available()
+                spans, rows, epochs = available(self._keeper, self._fragment, self._last, self._fragment.rows_max)
                 due = settle_at is not None and self._clock() >= settle_at and self._last_rows > 0
                 if rows or due or epochs >= EMPTY_MAX:
                     self._steps.at("before_claim", self._fragment.name, epoch)
                     claim = self._keeper.claim(self._fragment.name, epoch, spans, by=self._incarnation)
             if claim is not None:
-                inputs = self._read(claim)
+                inputs = read_claim(self._keeper, claim).inputs
                 self._last, self._last_rows = claim, _rows(inputs)
                 self._steps.at("after_claim", self._fragment.name, epoch)
                 return Work(claim, inputs)
@@ -87,40 +87,43 @@ class Claims:
             self._seen = self._keeper.wait(self._seen, timeout)
         return None
 
-    def _available(self) -> tuple[dict[str, Span], int, int]:
-        """The spans that can be claimed, and how many rows and epochs they hold."""
-        spans, total, epochs = {}, 0, 0
-        for name in self._fragment.inputs:
-            after = self._last.spans[name].through if self._last is not None and name in self._last.spans else 0
-            through, rows = after, 0
-            while rows < self._fragment.rows_max:
-                page = self._keeper.epochs(name, after=through, limit=PAGE)
-                for record in page:
-                    if rows and rows + record.output.rows > self._fragment.rows_max:
-                        page = []
-                        break
-                    rows += record.output.rows
-                    through = record.epoch
-                if len(page) < PAGE:
-                    break
-            spans[name] = Span(after, through)
-            total += rows
-            epochs += through - after
-        return spans, total, epochs
 
-    def _read(self, claim: Claim) -> dict[str, list[Epoch]]:
-        inputs = {}
-        for name, span in claim.spans.items():
-            records = (
-                self._keeper.epochs(name, after=span.after, through=span.through) if span.through > span.after else []
+def available(
+    keeper: Keeper, fragment: Fragment, last: Claim | None, rows_max: int
+) -> tuple[dict[str, Span], int, int]:
+    """The spans that can be claimed after ``last``, and how many rows and epochs they hold."""
+    spans, total, epochs = {}, 0, 0
+    for name in fragment.inputs:
+        after = last.spans[name].through if last is not None and name in last.spans else 0
+        through, rows = after, 0
+        while rows < rows_max:
+            page = keeper.epochs(name, after=through, limit=PAGE)
+            for record in page:
+                if rows and rows + record.output.rows > rows_max:
+                    page = []
+                    break
+                rows += record.output.rows
+                through = record.epoch
+            if len(page) < PAGE:
+                break
+        spans[name] = Span(after, through)
+        total += rows
+        epochs += through - after
+    return spans, total, epochs
+
+
+def read_claim(keeper: Keeper, claim: Claim) -> Work:
+    """The epochs that a claim takes in. Raises BrokenInvariant if they are not all on record."""
+    inputs = {}
+    for name, span in claim.spans.items():
+        records = keeper.epochs(name, after=span.after, through=span.through) if span.through > span.after else []
+        if len(records) != span.through - span.after:
+            raise BrokenInvariant(
+                f"epochs that {claim.fragment} {claim.epoch} claims of stream {name!r} are not on record",
+                detail=f"claimed ({span.after}, {span.through}], found {[r.epoch for r in records]}",
             )
-            if len(records) != span.through - span.after:
-                raise BrokenInvariant(
-                    f"epochs that {claim.fragment} {claim.epoch} claims of stream {name!r} are not on record",
-                    detail=f"claimed ({span.after}, {span.through}], found {[r.epoch for r in records]}",
-                )
-            inputs[name] = records
-        return inputs
+        inputs[name] = records
+    return Work(claim, inputs)
 
 
 def _rows(inputs: Mapping[str, list[Epoch]]) -> int:

@@ -8,6 +8,7 @@ from rekindle.errors import DeclarationError
 from rekindle.keeper.records import Epoch, EpochNumber
 from rekindle.node.worker import Context, Worker
 from rekindle.pipeline import SinkDeclaration
+from rekindle.recovery.placement import slots
 from rekindle.sinks.base import Delivery, Writer
 from rekindle.streams.arrow import arrow_schema
 from rekindle.streams.segments import verify
@@ -18,7 +19,7 @@ WAIT_S = 1.0
 
 class Deliver(Worker):
     def __init__(self, context: Context, declaration: SinkDeclaration) -> None:
-        super().__init__(context, declaration.name)
+        super().__init__(context, declaration.name, of=slots(context.pipeline, declaration.node))
         self._declaration = declaration
         self._schema: pa.Schema = arrow_schema(context.analysis.schemas[declaration.stream])
 

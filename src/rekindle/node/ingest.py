@@ -22,6 +22,7 @@ from rekindle.keeper.records import REJECTED_SUFFIX, EpochNumber, Output, Span
 from rekindle.node.failures import OperatorFailed, spark_cause
 from rekindle.node.worker import Context, Worker
 from rekindle.pipeline import SourceDeclaration
+from rekindle.recovery.placement import slots
 from rekindle.sources.base import Reader
 from rekindle.sources.spark import Spark
 from rekindle.state import checkpoint
@@ -91,7 +92,7 @@ class Ingest(Worker):
     """Reads a source by claims."""
 
     def __init__(self, context: Context, declaration: SourceDeclaration) -> None:
-        super().__init__(context, declaration.name)
+        super().__init__(context, declaration.name, of=slots(context.pipeline, declaration.node))
         self._declaration = declaration
         self._next_claim_s = 0.0
         self.looked = False
@@ -159,7 +160,7 @@ class SparkIngest(Worker):
     """Reads any Spark source by a streaming query; the claim records the offsets that Spark wrote."""
 
     def __init__(self, context: Context, declaration: SourceDeclaration) -> None:
-        super().__init__(context, declaration.name)
+        super().__init__(context, declaration.name, of=slots(context.pipeline, declaration.node))
         if not isinstance(declaration.source, Spark):
             raise SourceError(f"source {declaration.name!r} is not a Spark source")
         self._source = declaration.source

@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,6 +31,7 @@ from rekindle.keeper.records import REJECTED_SUFFIX, Incarnation, StreamRecord
 from rekindle.load import load_pipeline
 from rekindle.node.deliver import Deliver
 from rekindle.node.ingest import REJECTED, Ingest, SparkIngest
+from rekindle.node.ownership import Ownership
 from rekindle.node.session import start_session
 from rekindle.node.stateful import Stateful
 from rekindle.node.stateless import Stateless
@@ -38,12 +39,14 @@ from rekindle.node.steps import Steps
 from rekindle.node.traits import Analysis, analyse, as_nullable
 from rekindle.node.worker import Context, Worker
 from rekindle.pipeline import Pipeline, Place
-from rekindle.plan import check
+from rekindle.plan import Fragment, check
+from rekindle.recovery.placement import hosts, in_pool, slot_of
 from rekindle.sources.spark import Spark
 from rekindle.streams.writer import sweep
 
 log = logging.getLogger("rekindle.node")
 PATIENCE_S = 24 * 3600.0
+POOL_WAIT_S = 1.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -61,6 +64,7 @@ class Node:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._incarnation = Incarnation(options.incarnation)
+        self._node: str = options.node
         self._stopping = threading.Event()
         self._left = threading.Event()
         self._beats = 0
@@ -88,13 +92,13 @@ class Node:
         spark, analysis = self._prepare(home, pipeline)
         context = self._context(home, keeper, pipeline, spark, analysis)
         record_streams(keeper, pipeline, analysis)
-        self._sweep(context)
-        self._workers = workers_of(context, options.node)
-        for worker in self._workers:
-            worker.start()
-        self._phase = "looking"
+        node = wait_in_pool(context, self._say) if in_pool(options.node) else options.node
+        if node is not None:
+            self._node = node
+            self._host(context, node)
         self._stopping.wait()
         self._phase = "draining"
+        context.ownership.nudge()
         for worker in self._workers:
             while not worker.join(1.0):
                 log.info("waiting for %s to finish epoch %s", worker.subject, worker.epoch)
@@ -104,12 +108,21 @@ class Node:
         spark.stop()
         return 0
 
+    def _host(self, context: Context, node: str) -> None:
+        """Start the workers of a node."""
+        self._phase = "looking"
+        clean_up(context, node)
+        self._workers = workers_of(context, node)
+        context.ownership.start(node, [worker.subject for worker in self._workers])
+        for worker in self._workers:
+            worker.start()
+
+    def _say(self, phase: str) -> None:
+        self._phase = phase
+
     def _prepare(self, home: Home, pipeline: Pipeline) -> tuple[SparkSession, Analysis]:
         options = self._options
         scratch = home.work / ".scratch" / f"{options.node}-{self._incarnation}"
-        for other in scratch.parent.glob(f"{options.node}-*"):
-            if int(other.name.rpartition("-")[2]) < self._incarnation:  # fenced by now; a later one is our successor
-                shutil.rmtree(other, ignore_errors=True)
         scratch.mkdir(parents=True)
         spark = start_session(options.node, cores=options.cores, conf=pipeline.settings.spark, scratch=scratch)
         self._watch_jvm(spark)
@@ -142,28 +155,24 @@ class Node:
             monotonic=time.monotonic,
             die=_die,
             jvm_alive=self._jvm_alive,
+            ownership=Ownership(keeper, self._incarnation, self._stopping, _die),
             stopping=self._stopping,
         )
-
-    def _sweep(self, context: Context) -> None:
-        """Remove what fenced incarnations wrote and never published, of the streams of this node."""
-        live = frozenset(member.incarnation for member in context.keeper.members())  # before any head is read
-        names = {d.name for d in context.pipeline.sources.values() if d.node == self._options.node}
-        names |= {f.name for f in context.analysis.fragments if f.node == self._options.node}
-        for stream, record in context.keeper.streams().items():
-            if record.fragment in names:
-                head = context.keeper.head(stream)
-                newest = context.keeper.epoch(stream, head) if head else None
-                kept = frozenset(str(Path(s.path).parent) for s in newest.output.segments) if newest else frozenset()
-                sweep(context.home, stream, head, self._incarnation, kept, live=live)
 
     def _beat(self, keeper: Keeper, every_s: float) -> None:
         while not self._left.wait(every_s if self._beats else 0):
             try:
                 failed = [w.subject for w in self._workers if w.failed]
-                if self._phase == "looking" and all(w.looked or w.failed for w in self._workers):
+                if self._phase == "looking" and all(w.settled for w in self._workers):
                     self._phase = "ready"
-                report = {"phase": self._phase, "jvm_pid": self._jvm_pid, "failed": failed}
+                replicas = {w.subject: {"role": w.role, "epoch": w.position, "of": w.of} for w in self._workers}
+                report = {
+                    "node": self._node,
+                    "phase": self._phase,
+                    "jvm_pid": self._jvm_pid,
+                    "failed": failed,
+                    "replicas": replicas,
+                }
                 self._beats += 1
                 if keeper.beat(self._incarnation, report) == "drain":
                     self._stopping.set()
@@ -204,19 +213,61 @@ def source_schemas(pipeline: Pipeline, spark: SparkSession) -> dict[str, StructT
 
 
 def workers_of(context: Context, node: str) -> list[Worker]:
-    """One worker for each source, fragment and sink that is placed on ``node``."""
+    """One worker for each source, fragment and sink that ``node`` hosts."""
     pipeline = context.pipeline
     workers: list[Worker] = []
     for source in pipeline.sources.values():
-        if source.node == node:
+        if hosts(node, source.node):
             workers.append(
                 SparkIngest(context, source) if isinstance(source.source, Spark) else Ingest(context, source)
             )
-    for fragment in context.analysis.fragments:
-        if fragment.node == node:
-            workers.append(Stateful(context, fragment) if fragment.stateful else Stateless(context, fragment))
-    workers += [Deliver(context, sink) for sink in pipeline.sinks.values() if sink.node == node]
+    workers += [computing(context, f) for f in context.analysis.fragments if hosts(node, f.node, f)]
+    workers += [Deliver(context, sink) for sink in pipeline.sinks.values() if hosts(node, sink.node)]
     return workers
+
+
+def computing(context: Context, fragment: Fragment) -> Worker:
+    return Stateful(context, fragment) if fragment.stateful else Stateless(context, fragment)
+
+
+def wait_in_pool(context: Context, say: Callable[[str], None]) -> str | None:
+    """Be warm for whatever node may die: rehearse every fragment, until the supervisor makes this one of them.
+    Returns its name; None when the process shall end before that."""
+
+    def promoted() -> str | None:
+        here = next((m for m in context.keeper.members() if m.incarnation == context.incarnation), None)
+        if here is None:
+            raise Fenced("this warm node was fenced", hint="this process was replaced and must end")
+        return None if in_pool(here.node) else here.node
+
+    cold = [computing(context, fragment) for fragment in context.analysis.fragments]
+    seen = 0
+    while not context.stopping.is_set():
+        node = promoted()
+        if node is not None:
+            return node
+        cold = [w for w in cold if not w.rehearse(lambda: context.stopping.is_set() or promoted() is not None)]
+        say("ready")
+        seen = context.keeper.wait(seen, POOL_WAIT_S)
+    return None
+
+
+def clean_up(context: Context, node: str) -> None:
+    """Remove what incarnations that are over left: their scratch, and what they never published on node's streams."""
+    over = frozenset(m.incarnation for m in context.keeper.members(live=False) if m.state in ("left", "fenced"))
+    place, _ = slot_of(node)
+    names = {d.name for d in context.pipeline.sources.values() if d.node == place}
+    names |= {f.name for f in context.analysis.fragments if f.node == place}
+    for stream, record in context.keeper.streams().items():
+        if record.fragment in names:
+            head = context.keeper.head(stream)
+            newest = context.keeper.epoch(stream, head) if head else None
+            kept = frozenset(str(Path(s.path).parent) for s in newest.output.segments) if newest else frozenset()
+            sweep(context.home, stream, head, kept, over=over)
+    for scratch in (context.home.work / ".scratch").glob("*-*"):
+        number = scratch.name.rpartition("-")[2]
+        if number.isdigit() and int(number) in over:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def record_streams(keeper: Keeper, pipeline: Pipeline, analysis: Analysis) -> None:

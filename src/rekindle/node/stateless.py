@@ -5,7 +5,7 @@ It has no state of its own: where it stands is the head of its stream.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,9 +14,13 @@ from pyspark.sql import DataFrame
 from rekindle.keeper.records import Epoch, EpochNumber
 from rekindle.node.claims import Claims, Work
 from rekindle.node.failures import damaged_input, spark_cause
+from rekindle.node.jump import jump
+from rekindle.node.rehearsal import rehearse
 from rekindle.node.traits import run_operators, watermarked
 from rekindle.node.worker import Context, Worker
 from rekindle.plan import Fragment
+from rekindle.recovery.placement import slots
+from rekindle.recovery.policy import Jump, Situation
 from rekindle.streams.arrow import arrow_schema
 from rekindle.streams.segments import verify
 from rekindle.streams.writer import EpochWriter
@@ -24,7 +28,10 @@ from rekindle.streams.writer import EpochWriter
 
 class Stateless(Worker):
     def __init__(self, context: Context, fragment: Fragment) -> None:
-        super().__init__(context, fragment.name)
+        policy = fragment.recovery
+        super().__init__(
+            context, fragment.name, owned=not policy.all_compute, of=slots(context.pipeline, fragment.node)
+        )
         self._fragment = fragment
         self._work: Work | None = None
 
@@ -40,7 +47,7 @@ class Stateless(Worker):
             steps=context.steps,
         )
         context.spark.sparkContext.setJobGroup(self.subject, f"stream {self.subject}")
-        self.epoch = EpochNumber(context.keeper.head(self._fragment.name) + 1)
+        self.epoch = EpochNumber(self._join() + 1)
         while True:
             self._work = work = claims.next(self.epoch)
             if work is None:
@@ -48,18 +55,33 @@ class Stateless(Worker):
             self._compute_and_publish(work)
             self.epoch = EpochNumber(self.epoch + 1)
 
+    def _join(self) -> EpochNumber:
+        """Where its stream stands is where it goes on; only a gap is passed over first."""
+        keeper, name = self.context.keeper, self.subject
+        published, last = keeper.head(name), keeper.last_claim(name)
+        claimed = last.epoch if last is not None else EpochNumber(0)
+        intact = self.context.ownership.intact(name)
+        now = Situation(published, claimed, EpochNumber(1), local=published, intact=intact)
+        return jump(self.context, self._fragment) if isinstance(self._fragment.recovery.start(now), Jump) else published
+
+    def rehearse(self, enough: Callable[[], bool]) -> bool:
+        return rehearse(self.context, self._fragment, lambda one: one.each(self._rows, enough))
+
     def _compute_and_publish(self, work: Work) -> None:
         context, name = self.context, self._fragment.name
         writer = EpochWriter(context.home, name, work.epoch, context.incarnation, self.tries)
-        frames = {i: self._frame(i, work.inputs.get(i, ())) for i in self._fragment.inputs}
         computed = context.steps.computing(self.subject, self.epoch)
-        writer.add_frame(run_operators(self._fragment, frames))
+        writer.add_frame(self._rows(work))
         computed()
         output = writer.finish()
         context.steps.at("before_publish", self.subject, self.epoch)
         if not context.keeper.publish(name, work.epoch, {name: output}, by=context.incarnation).won:
             writer.drop()
         context.steps.at("after_publish", self.subject, self.epoch)
+
+    def _rows(self, work: Work) -> DataFrame:
+        frames = {i: self._frame(i, work.inputs.get(i, ())) for i in self._fragment.inputs}
+        return run_operators(self._fragment, frames)
 
     def _frame(self, name: str, records: Sequence[Epoch]) -> DataFrame:
         context = self.context

@@ -1,6 +1,7 @@
 """A worker: one thread of a node that takes epoch after epoch, and what it does when one fails.
 
-A failed epoch is tried again ``attempts_max`` times, over all incarnations; then this worker stops with the
+Of all nodes that host a worker only its owner works, and the others stand by; the replicas of an active standby work
+all. A failed epoch is tried again ``attempts_max`` times, over all incarnations; then this worker stops with the
 user's own traceback on record, and the others go on. A full disk and an absent keeper are waited out. A fenced
 incarnation ends the whole node.
 """
@@ -23,6 +24,7 @@ from rekindle.errors import BrokenInvariant, Fenced, KeeperUnavailable, Rekindle
 from rekindle.home import Home
 from rekindle.keeper.keeper import Keeper
 from rekindle.keeper.records import EpochNumber, Incarnation
+from rekindle.node.ownership import Ownership
 from rekindle.node.steps import Steps
 from rekindle.node.traits import Analysis
 from rekindle.pipeline import Pipeline, Settings
@@ -30,6 +32,8 @@ from rekindle.pipeline import Pipeline, Settings
 DISK_FREE_MIN = 16 * 1024 * 1024
 DISK_WAIT_S = 1.0
 KEEPER_WAIT_S = 1.0
+STANDBY_S = 60.0
+REHEARSE_AGAIN_S = 1.0
 JVM_DISK_FULL = "No space left on device"
 RETRY_S = (0.1, 0.5, 2.0)
 
@@ -50,6 +54,7 @@ class Context:
     monotonic: Callable[[], float]
     die: Callable[[BaseException], NoReturn]
     jvm_alive: Callable[[], bool]
+    ownership: Ownership
     stopping: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -57,12 +62,22 @@ class Context:
         return self.pipeline.settings
 
 
-class Worker(ABC):
-    """Runs in a thread of its own until the node stops or the worker gives up."""
+WAITING, STANDBY, JOINING, COMPUTING = "waiting", "standby", "joining", "computing"
 
-    def __init__(self, context: Context, subject: str) -> None:
+
+class Worker(ABC):
+    """Runs in a thread of its own until the node stops or the worker gives up.
+
+    ``owned`` says that only the owner of ``subject`` works; ``of`` is how many nodes shall host it. ``role`` says what
+    it does now: waiting (not fit to take over yet), standby, joining, computing.
+    """
+
+    def __init__(self, context: Context, subject: str, *, owned: bool = True, of: int = 1) -> None:
         self.context = context
         self.subject = subject
+        self.owned = owned
+        self.of = of
+        self.role = WAITING
         self.epoch = EpochNumber(0)  # the one in hand
         self.tries = 0
         self.failed = False
@@ -77,14 +92,44 @@ class Worker(ABC):
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    @property
+    def settled(self) -> bool:
+        """Whether it has found its place: at work and having looked around, standing by, or failed for good."""
+        return self.failed or self.role == STANDBY or self.looked
+
     @abstractmethod
     def work(self) -> None:
         """Take epochs until the node stops. Called again after a failure that is worth another try."""
+
+    def stand_by(self) -> None:
+        """Get ready to take over, and wait until this node owns the subject or stops."""
+        done = False
+        while not self._is_mine():
+            done = done or self.rehearse(self._is_mine)
+            self.role = STANDBY
+            self.context.ownership.wait(self.subject, STANDBY_S if done else REHEARSE_AGAIN_S)
+
+    def rehearse(self, enough: Callable[[], bool]) -> bool:
+        """Run in what taking over will need, until it is ``enough``; False if there is nothing to try it on yet."""
+        return True
+
+    @property
+    def position(self) -> int:
+        """The epoch in hand; of one that stands by, the newest that it could start from."""
+        return self.epoch
+
+    def _is_mine(self) -> bool:
+        return not self.owned or self.context.stopping.is_set() or self.context.ownership.owns(self.subject)
 
     def _main(self) -> None:
         while not self.context.stopping.is_set():
             try:
                 self.tries += 1
+                if not self._is_mine():
+                    self.stand_by()
+                if self.context.stopping.is_set():
+                    return
+                self.role = COMPUTING
                 self._take_epochs()
             except Exception as error:
                 try:

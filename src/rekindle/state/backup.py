@@ -46,7 +46,8 @@ class Backup:
     """Ships the layers of one replica's checkpoint. ``stores`` must be all that the fragment's safe points use.
 
     ``at`` is called at each step: captured, objects_stored, manifest_stored, recorded, retired. ``token`` gives
-    names that nobody else gives. ``scratch`` is best on the checkpoint's file system, where links are free.
+    names that nobody else gives. ``scratch`` is best on the checkpoint's file system, where links are free. From one
+    layer to the next at least ``interval_s`` pass.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Backup:
         *,
         scratch: Path,
         keep: int = 2,
+        interval_s: float = 0.0,
         retry: Retry | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         token: Callable[[], str] = lambda: uuid.uuid4().hex[:12],
@@ -73,6 +75,7 @@ class Backup:
         self._keeper = keeper
         self._by = incarnation
         self._scratch = scratch
+        self._interval_s = interval_s
         self._token = token
         self._at = at
         self._closing = threading.Event()
@@ -125,6 +128,7 @@ class Backup:
             try:
                 self.ship()
                 self._tried, pause_s, told = offered, self._retry.away_s, ""
+                self._closing.wait(self._interval_s)
                 continue
             except Fenced as error:
                 self.error = error

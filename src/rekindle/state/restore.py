@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from zlib import crc32
@@ -40,10 +40,24 @@ def restore(
     Raises BrokenInvariant if there is no such safe point, StateDamaged naming what no store has a good copy of. Each
     copy that is not good is the event ``restore_copy_damaged``. Pin a safe point that is not the newest before.
     """
+    stand, _ = restore_onto({}, fragment, epoch, stores, keeper, target)
+    return stand
+
+
+def restore_onto(
+    have: Mapping[Entry, Path],
+    fragment: str,
+    epoch: EpochNumber | None,
+    stores: Sequence[Store],
+    keeper: Keeper,
+    target: Path,
+) -> tuple[Standing, dict[Entry, Path]]:
+    """As ``restore``; files that are known to be good elsewhere on this host are linked, not read from the stores.
+    Returns also where each file of the checkpoint is, for the next time."""
     point = find(fragment, epoch, keeper)
     while True:
         try:
-            return _assemble(point, stores, keeper, target)
+            return _assemble(have, point, stores, keeper, target)
         except StateDamaged:
             newest = find(fragment, epoch, keeper)
             if newest == point:
@@ -84,7 +98,9 @@ def in_turn(stores: Sequence[Store], recorded: Sequence[str], rotation: int) -> 
     return [*first[start:], *first[:start], *(store for store in stores if store.name not in recorded)]
 
 
-def _assemble(point: SafePoint, stores: Sequence[Store], keeper: Keeper, target: Path) -> Standing:
+def _assemble(
+    have: Mapping[Entry, Path], point: SafePoint, stores: Sequence[Store], keeper: Keeper, target: Path
+) -> tuple[Standing, dict[Entry, Path]]:
     if target.exists():
         raise BrokenInvariant("a checkpoint is restored to a folder that is there already", detail=str(target))
     manifest = read_manifest(point, stores, keeper)
@@ -96,6 +112,8 @@ def _assemble(point: SafePoint, stores: Sequence[Store], keeper: Keeper, target:
     building.mkdir(parents=True)
     wanted: dict[str, list[tuple[int, Entry]]] = {}
     for entry, place in manifest.files.items():
+        if entry in have and _linked(have[entry], building / entry.path):
+            continue
         wanted.setdefault(place.object, []).append((place.offset, entry))
     readers = max(1, min(READERS_MAX, READERS_A_STORE * len(stores)))
     with ThreadPoolExecutor(readers, thread_name_prefix="rekindle-restore") as pool:
@@ -113,7 +131,16 @@ def _assemble(point: SafePoint, stores: Sequence[Store], keeper: Keeper, target:
             f"the checkpoint of {point.fragment!r} restored at epoch {point.epoch} stands elsewhere", detail=str(stand)
         )
     os.rename(building, target)
-    return stand
+    return stand, {entry: target / entry.path for entry in manifest.files}
+
+
+def _linked(origin: Path, target: Path) -> bool:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(origin, target)
+    except OSError:
+        return False
+    return True
 
 
 def _unpack(

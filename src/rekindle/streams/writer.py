@@ -155,19 +155,11 @@ def observe(rows: DataFrame) -> str:
     return digest.digest(observation.get)
 
 
-def sweep(
-    home: Home,
-    stream: str,
-    head: int,
-    incarnation: Incarnation,
-    published: frozenset[str],
-    *,
-    live: frozenset[Incarnation],
-) -> int:
-    """Remove what older incarnations wrote at or after ``head`` and never published; returns how many.
+def sweep(home: Home, stream: str, head: int, published: frozenset[str], *, over: frozenset[Incarnation]) -> int:
+    """Remove what incarnations that are over wrote at or after ``head`` and never published; returns how many.
 
-    ``live`` are spared, since they may still publish: a stream that was moved to another node is for a while
-    computed by both. They must have been asked for before ``head``.
+    ``over`` must have been asked for before ``head``: what they published is then below it, or among ``published``.
+    All others are spared, since they may still publish.
     """
     folder = home.streams / stream
     removed = 0
@@ -176,9 +168,7 @@ def sweep(
         if name is None:
             continue  # not ours
         epoch, owner = int(name[1]), Incarnation(int(name[2]))
-        if owner >= incarnation or owner in live:
-            continue
-        if epoch >= head and str(attempt.relative_to(home.root)) not in published:
+        if owner in over and epoch >= head and str(attempt.relative_to(home.root)) not in published:
             shutil.rmtree(attempt)
             removed += 1
     return removed

@@ -1,7 +1,8 @@
 """What to do next, as a pure function of what is wanted and what was seen.
 
 ``decide`` is called again after its actions were carried out, until it has none left, so each rule only
-looks at what is true now. The order that safety needs is in the rules: a dead incarnation is fenced first,
+looks at what is true now. A node that died is replaced by a warm one from the pool, if one is ready, or started anew.
+The order that safety needs is in the rules: a dead incarnation is fenced first,
 then what is left of it is killed, and a new one starts when nothing of it remains. Only an incarnation
 whose lease ran out (it hangs, or is cut off) is replaced while its process may still be there: it is fenced,
 and finds that out when it wakes.
@@ -9,12 +10,13 @@ and finds that out when it wakes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from rekindle.keeper.records import Incarnation
 from rekindle.pipeline import Settings
+from rekindle.recovery.placement import in_pool, slot_of
 
 BACKOFF_S = (0.0, 0.5, 1.0, 2.0, 5.0)
 LINGER_S = 10.0
@@ -47,6 +49,7 @@ class Life:
     standing: Standing = Standing.LIVE
     seen: Seen = Seen.ALIVE
     remains: bool = False  # the process is gone, but others that it started are still there
+    ready: bool = False  # it has said so
     exit_code: int | None = None  # known of children only
     outdated: bool = False  # it runs other code than this supervisor's
     stale: str = ""  # why it should be replaced although it is well, for example by changed code
@@ -72,6 +75,14 @@ class History:
 @dataclass(frozen=True, slots=True)
 class Start:
     node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Promote:
+    """Make a warm node of the pool the node ``node``."""
+
+    node: str
+    incarnation: Incarnation
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +143,7 @@ class Refuse:
     incarnation: Incarnation
 
 
-Action = Start | Fence | Kill | Drain | Died | Forget | GiveUp | Refuse
+Action = Start | Promote | Fence | Kill | Drain | Died | Forget | GiveUp | Refuse
 
 
 def backoff_s(deaths: int) -> float:
@@ -167,9 +178,16 @@ def decide(
     # Other code may have put a source or a fragment on another node: no two nodes shall read it at a time.
     if any(life.standing is Standing.LIVE and (life.outdated or life.node not in wanted) for life in lives):
         return actions
-    for node in wanted:
-        if not any(_in_the_way(life) for life in lives if life.node == node):
-            actions += _of_absent(node, histories.get(node, History()), now_s, settings)
+    warm = [life for life in lives if _is_warm(life)]
+    live = [life for life in lives if life.standing is Standing.LIVE]
+    up, starting = {life.node for life in live if life.ready}, {life.node for life in live if not life.ready}
+    for node in sorted(wanted, key=in_pool):
+        if any(_in_the_way(life) for life in lives if life.node == node):
+            continue
+        history = histories.get(node, History())
+        found = _of_absent(node, history, now_s, settings, warm, _gives_way(node, up, starting & {*wanted}))
+        starting |= {action.node for action in found if isinstance(action, Start | Promote)}
+        actions += found
     return actions
 
 
@@ -224,12 +242,37 @@ def _in_the_way(life: Life) -> bool:
     return not life.hung and life.seen is not Seen.ELSEWHERE and (life.seen is Seen.ALIVE or life.remains)
 
 
-def _of_absent(node: str, history: History, now_s: float, settings: Settings) -> list[Action]:
+def _of_absent(
+    node: str,
+    history: History,
+    now_s: float,
+    settings: Settings,
+    warm: list[Life],
+    gives_way: bool,
+) -> list[Action]:
     if history.given_up or history.refused:
         return []
     if history.deaths > 0 and history.deaths >= settings.restarts_max:
         return [GiveUp(node, history.deaths)]
-    return [Start(node)] if now_s >= history.start_at_s else []
+    if now_s < history.start_at_s:
+        return []
+    if warm and not in_pool(node):
+        return [Promote(node, warm.pop(0).incarnation)]
+    return [] if gives_way else [Start(node)]
+
+
+def _is_warm(life: Life) -> bool:
+    alive = life.standing is Standing.LIVE and life.seen is not Seen.GONE and life.asked_s is None
+    return alive and in_pool(life.node) and life.ready and not life.stale
+
+
+def _gives_way(node: str, up: Collection[str], starting: Collection[str]) -> bool:
+    """Whether a start has to wait until others are up: a session that starts takes all of a small machine. The first
+    node of a place comes first, then those that stand by it, then the pool."""
+    if in_pool(node):
+        return any(not in_pool(other) for other in starting)
+    place, slot = slot_of(node)
+    return slot > 1 and any(slot_of(o)[0] == place for o in starting) and all(slot_of(o)[0] != place for o in up)
 
 
 def how_it_ended(life: Life) -> str:

@@ -54,6 +54,7 @@ class Known:
             standing=self.standing,
             seen=seen,
             remains=over and seen is Seen.GONE and bool(processes.remains(self.incarnation, self.watched)),
+            ready=self.ready,
             exit_code=self.watched.exit_code() if self.watched is not None and seen is Seen.GONE else None,
             outdated=self.outdated,
             stale=self.stale,
@@ -65,6 +66,11 @@ class Known:
             killed=self.killed_at_s is not None and now_s - self.killed_at_s < KILL_AGAIN_S,
             noted=self.noted,
         )
+
+
+def says_ready(member: Member) -> bool:
+    """Whether an incarnation has said that it is ready to be the node that it is."""
+    return member.report.get("phase") == "ready" and member.report.get("node", member.node) == member.node
 
 
 def adopted(member: Member, processes: Processes, *, host: str, code: str, log: Path, now_s: float) -> Known:
@@ -90,7 +96,7 @@ def adopted(member: Member, processes: Processes, *, host: str, code: str, log: 
         outdated=member.code != code,
         stale="" if member.code == code else "the pipeline's code has changed",
         beaten=member.beats > 0,
-        ready=member.report.get("phase") == "ready",
+        ready=says_ready(member),
         presented=bool(member.pid),
         asked_at_s=now_s if member.want == "drain" else None,
     )

@@ -11,7 +11,7 @@ from rekindle.keeper.records import Incarnation, Member
 from rekindle.supervisor.chronicle import Chronicle
 from rekindle.supervisor.decide import Life, Seen, Standing
 from rekindle.supervisor.leases import Leases
-from rekindle.supervisor.lives import Known, adopted
+from rekindle.supervisor.lives import Known, adopted, says_ready
 from rekindle.supervisor.processes import Processes
 
 
@@ -76,6 +76,10 @@ class Roster:
             for known in self.known.values()
         ]
 
+    def quiet_s(self, incarnation: Incarnation) -> float:
+        """Seconds since its heartbeats were seen to move."""
+        return self._leases.quiet_s(incarnation, self._clock())
+
     def live(self) -> list[Known]:
         """Those that the keeper counts as live, oldest first."""
         live = [known for known in self.known.values() if known.standing is Standing.LIVE]
@@ -98,7 +102,9 @@ class Roster:
         known.presented = True
 
     def log(self, node: str, incarnation: Incarnation) -> Path:
-        return self._home.logs / f"{node}-{incarnation}.log"
+        """The log file keeps the name that the node was started with, also when it is promoted."""
+        found = sorted(self._home.logs.glob(f"*-{incarnation}.log"))
+        return found[0] if found else self._home.logs / f"{node}-{incarnation}.log"
 
     def _see(self, member: Member, now_s: float) -> None:
         known = self.known.get(member.incarnation)
@@ -106,7 +112,10 @@ class Roster:
             known = self.known[member.incarnation] = self._adopt(member, now_s)
             self._say_adopted(known, member)
         known.beaten = known.beaten or member.beats > 0
-        if not known.ready and member.report.get("phase") == "ready":
+        if known.node != member.node:  # promoted
+            known.node, known.ready, known.since_s = member.node, False, now_s
+            self.newest[member.node] = known
+        if not known.ready and says_ready(member):
             known.ready = True
             after_s = round(now_s - known.since_s, 3)
             self._chronicle.note("node_ready", known.node, incarnation=known.incarnation, after_s=after_s)

@@ -19,6 +19,7 @@ from rekindle.home import Home
 from rekindle.keeper.keeper import Keeper
 from rekindle.keeper.records import REJECTED_SUFFIX, EpochNumber
 from rekindle.pipeline import Pipeline
+from rekindle.recovery.placement import lost_places, nodes_of, pool_of, slot_of
 from rekindle.supervisor import decide as d
 from rekindle.supervisor.chronicle import Chronicle
 from rekindle.supervisor.lives import Known
@@ -86,18 +87,19 @@ class Supervisor:
 
     @property
     def given_up(self) -> tuple[str, ...]:
-        """The nodes that died too often, in order."""
-        return tuple(sorted(node for node, history in self._histories.items() if history.given_up))
+        """The places of which every node died too often, in order."""
+        nodes = [node for node, history in self._histories.items() if history.given_up]
+        return tuple(sorted(lost_places(self._pipeline, nodes)))
 
     @property
     def nothing_left(self) -> bool:
-        """Whether every node is given up: waiting longer brings nothing."""
+        """Whether every place is given up: waiting longer brings nothing."""
         return self.given_up == self._pipeline.nodes()
 
     @property
     def all_ready(self) -> bool:
-        """Whether every node that is not given up has said that it is ready."""
-        ready = {known.node for known in self._roster.live() if known.ready}
+        """Whether at every place that is not given up a node has said that it is ready."""
+        ready = {slot_of(known.node)[0] for known in self._roster.live() if known.ready}
         return self._roster.looked and ready >= set(self._pipeline.nodes()) - set(self.given_up)
 
     def wake(self) -> None:
@@ -174,7 +176,7 @@ class Supervisor:
         now_s = self._roster.look()
         actions = d.decide(
             now_s,
-            self._pipeline.nodes(),
+            (*nodes_of(self._pipeline), *pool_of(self._pipeline)),
             self._roster.lives(now_s),
             self._histories,
             self._pipeline.settings,
@@ -191,6 +193,8 @@ class Supervisor:
         match action:
             case d.Start(node):
                 self._start(node)
+            case d.Promote(node, incarnation):
+                self._promote(node, self._roster.known[incarnation])
             case d.GiveUp(node, deaths):
                 self._give_up(node, deaths)
             case _:
@@ -241,6 +245,21 @@ class Supervisor:
         except Fenced:
             known.presented = True  # the next look at the members says so too
 
+    def _promote(self, node: str, known: Known) -> None:
+        """A warm node takes a place. Its process is told by the record that it watches."""
+        was, before = known.node, self._roster.newest.get(node)
+        self._progress.setdefault(node, self._progress_of(node))
+        try:
+            self._keeper.promote(known.incarnation, node)
+        except Fenced:
+            return  # the next look sees that it is over
+        known.node, known.ready, known.since_s = node, False, self._clock()
+        self._roster.newest[node] = known
+        self._note("node_promoted", node, incarnation=known.incarnation, was=was)
+        if before is not None:
+            self.restarts += 1
+            self._note("node_replaced", node, incarnation=before.incarnation, by=known.incarnation)
+
     def _fence(self, known: Known, action: d.Fence) -> None:
         if action.death:
             self._count_death(known, action.why, first=lambda: self._fence_on_record(known, action))
@@ -288,7 +307,15 @@ class Supervisor:
         start_at_s = self._clock() + d.backoff_s(deaths)
         self._histories[known.node] = replace(history, deaths=deaths, start_at_s=start_at_s)
         code = known.watched.exit_code() if known.watched is not None else None
-        self._note("node_died", known.node, incarnation=known.incarnation, noticed=why, exit_code=code, deaths=deaths)
+        self._note(
+            "node_died",
+            known.node,
+            incarnation=known.incarnation,
+            noticed=why,
+            exit_code=code,
+            deaths=deaths,
+            silent_s=round(self._roster.quiet_s(known.incarnation), 3),
+        )
 
     def _give_up(self, node: str, deaths: int) -> None:
         last = self._roster.newest[node]
@@ -333,13 +360,16 @@ class Supervisor:
         return min((wait_s for wait_s in waits_s if wait_s > 0), default=DRAIN_S)
 
     def _progress_of(self, node: str) -> object:
-        """Something that changes whenever a stream of the node has a new epoch, or a sink of it took one."""
+        """Something that changes whenever a stream of the node's place has a new epoch, or a sink of it took one; for
+        the pool, whenever any has."""
         p = self._pipeline
-        names = {name for name, source in p.sources.items() if source.node == node}
+        place, _ = slot_of(node)
+        places = {place} if place in p.nodes() else set(p.nodes())
+        names = {name for name, source in p.sources.items() if source.node in places}
         names |= {f"{name}{REJECTED_SUFFIX}" for name in names}
-        names |= {name for name, stream in p.streams.items() if stream.node == node}
+        names |= {name for name, stream in p.streams.items() if stream.node in places}
         heads = sorted((name, epoch.epoch) for name, epoch in self._keeper.heads().items() if name in names)
-        return heads, [(name, self._keeper.delivered(name)) for name, sink in p.sinks.items() if sink.node == node]
+        return heads, [(name, self._keeper.delivered(name)) for name, sink in p.sinks.items() if sink.node in places]
 
     def _end_of_log(self, known: Known) -> list[str]:
         return [without_secrets(line, self._keeper_url) for line in tail(known.log)]
