@@ -9,8 +9,9 @@ from rekindle.sinks.files import OWNER
 from tests.faults.scene import Ended, Scene
 
 
-def flaws(scene: Scene, *, open_ended: tuple[str, ...] = ()) -> list[str]:
-    """Everything that is wrong with a pipeline that has done all its work. ``open_ended`` streams may be behind."""
+def flaws(scene: Scene, *, open_ended: tuple[str, ...] = (), dropped: tuple[str, ...] = ()) -> list[str]:
+    """Everything that is wrong with a pipeline that has done all its work. ``open_ended`` streams may be behind, and
+    epochs of ``dropped`` ones may have been skipped."""
     found: list[str] = []
     with scene.keeper() as keeper:
         records, deliveries = keeper.streams(), keeper.deliveries()
@@ -19,6 +20,9 @@ def flaws(scene: Scene, *, open_ended: tuple[str, ...] = ()) -> list[str]:
             numbers = [epoch.epoch for epoch in keeper.epochs(stream, after=0)]
             if numbers != list(range(1, len(numbers) + 1)):
                 found.append(f"the epochs of {stream} are not dense: {numbers}")
+            skipped = [e.epoch for e in keeper.epochs(stream, after=0) if e.output.dropped is not None]
+            if skipped and stream not in dropped:
+                found.append(f"epochs of {stream} were skipped: {skipped}")
             claims = list(keeper.claims(record.fragment))
             if [claim.epoch for claim in claims] != list(range(1, len(claims) + 1)):
                 found.append(f"the claims of {record.fragment} are not dense")

@@ -30,6 +30,7 @@ from rekindle.node.steps import Steps
 from rekindle.node.traits import analyse
 from rekindle.node.worker import Context
 from rekindle.plan import check
+from rekindle.recovery import Policy
 from rekindle.streams.segments import read_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
@@ -266,8 +267,8 @@ def test_any_other_spark_source_resumes_where_it_was(
     assert keeper.head("ticks") > 1
 
 
-def summed(limit: int) -> rk.Pipeline:
-    pipeline = rk.Pipeline("p")
+def summed(limit: int, recovery: Policy) -> rk.Pipeline:
+    pipeline = rk.Pipeline("p", recovery=recovery)
     pipeline.source("a", rk.sources.Rate(1000, keys=20, seed=1, start=START, limit=limit), rows_max=50)
 
     @pipeline.stream(output_mode="update", rows_max=50)
@@ -282,24 +283,36 @@ def newest(folder: Path, pattern: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("what", "pattern"),
-    [("state", "*.changelog"), ("commits", "[0-9]*"), ("offsets", "[0-9]*"), ("sources", "[0-9]*")],
+    ("what", "pattern", "recovery", "how"),
+    [
+        ("state", "*.changelog", rk.Rollback(copies=0), {"replay"}),
+        ("commits", "[0-9]*", rk.Rollback(copies=0), {"replay", "fork"}),
+        ("offsets", "[0-9]*", rk.Rollback(interval=0), {"restore"}),
+        ("sources", "[0-9]*", rk.Rollback(interval=0), {"restore", "fork"}),
+    ],
 )
-def test_a_checkpoint_that_cannot_be_used_is_rebuilt_from_the_claims(
-    spark: SparkSession, keeper_and_home: tuple[Keeper, Home], tmp_path: Path, what: str, pattern: str
+def test_a_checkpoint_that_cannot_be_used_is_not_used(
+    spark: SparkSession,
+    keeper_and_home: tuple[Keeper, Home],
+    tmp_path: Path,
+    what: str,
+    pattern: str,
+    recovery: Policy,
+    how: set[str],
 ) -> None:
     keeper, home = keeper_and_home
     for life, limit in ((1, 200), (2, 300)):
         (tmp_path / str(life)).mkdir()
-        node = Node(summed(limit), home, keeper, spark, tmp_path / str(life))
+        node = Node(summed(limit, recovery), home, keeper, spark, tmp_path / str(life))
         node.run_until(functools.partial(took, keeper, "totals", limit))
         if life == 1:
             (replica,) = (home.work / "totals").iterdir()
             damaged = newest(replica / "checkpoint" / what, pattern)
             damaged.write_bytes(b"")
-    rebuilt = keeper.events(kinds=["fragment_rebuilt", "fork_failed"])
+            keeper.fence(node.context.incarnation, "it died")
     joined = keeper.events(kinds=["fragment_joined"])
-    assert rebuilt or joined[-1].detail["restored"] == 0
+    assert joined[-1].detail["how"] in how
+    assert keeper.events(kinds=["fork_failed", "epoch_retried"]) or joined[-1].detail["how"] != "fork"
     final = {row["key"]: row["total"] for row in node.rows("totals")}
     expected = as_batch(node, spark, "a").groupBy("key").agg(F.sum("value").alias("total")).collect()
     assert final == {row["key"]: row["total"] for row in expected}

@@ -22,7 +22,8 @@ PAUSE_S = 0.01
 
 
 class Ownership:
-    """Starts when ``start`` names the subjects, and ends with ``stopping``."""
+    """Starts when ``start`` names the subjects, and ends with ``stopping``. ``taking`` is called when something falls
+    to this node."""
 
     def __init__(
         self,
@@ -30,11 +31,13 @@ class Ownership:
         incarnation: Incarnation,
         stopping: threading.Event,
         die: Callable[[BaseException], NoReturn],
+        taking: Callable[[], None] = lambda: None,
     ) -> None:
         self._keeper = keeper
         self._by = incarnation
         self._stopping = stopping
         self._die = die
+        self._taking = taking
         self._changed = threading.Condition()
         self._owned: dict[str, bool] = {}  # subject -> whether nothing was lost with its owner before
         self._wanted: frozenset[str] = frozenset()
@@ -98,6 +101,7 @@ class Ownership:
         answer = self._keeper.own(subject, by=self._by)
         if answer.incarnation != self._by:
             return
+        self._taking()
         intact = True
         if answer.before is not None:
             before = next((m for m in self._keeper.members(live=False) if m.incarnation == answer.before), None)

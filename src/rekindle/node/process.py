@@ -27,8 +27,9 @@ from rekindle.errors import DeclarationError, Fenced, KeeperUnavailable, Rekindl
 from rekindle.home import Home, open_home
 from rekindle.keeper import open_keeper
 from rekindle.keeper.keeper import Keeper
-from rekindle.keeper.records import REJECTED_SUFFIX, Incarnation, StreamRecord
+from rekindle.keeper.records import REJECTED_SUFFIX, Incarnation, Member, StreamRecord
 from rekindle.load import load_pipeline
+from rekindle.node.courtesy import Courtesy
 from rekindle.node.deliver import Deliver
 from rekindle.node.ingest import REJECTED, Ingest, SparkIngest
 from rekindle.node.ownership import Ownership
@@ -37,7 +38,7 @@ from rekindle.node.stateful import Stateful
 from rekindle.node.stateless import Stateless
 from rekindle.node.steps import Steps
 from rekindle.node.traits import Analysis, analyse, as_nullable
-from rekindle.node.worker import Context, Worker
+from rekindle.node.worker import COMPUTING, STANDBY, Context, Worker
 from rekindle.pipeline import Pipeline, Place
 from rekindle.plan import Fragment, check
 from rekindle.recovery.placement import hosts, in_pool, slot_of
@@ -71,6 +72,7 @@ class Node:
         self._phase = "starting"
         self._jvm_pid = 0
         self._workers: list[Worker] = []
+        self._courtesy = Courtesy()
 
     def run(self) -> int:
         options = self._options
@@ -85,6 +87,8 @@ class Node:
             pid_started=_start_ticks(),
         )
         pipeline = load_pipeline(options.file)
+        if in_pool(options.node) or is_spared(pipeline, options.node, keeper.members()):
+            self._courtesy.yield_to_others()
         check(pipeline)
         beat = (keeper, pipeline.settings.heartbeat_s)
         heart = threading.Thread(target=self._beat, args=beat, name="heartbeat", daemon=True)
@@ -155,7 +159,7 @@ class Node:
             monotonic=time.monotonic,
             die=_die,
             jvm_alive=self._jvm_alive,
-            ownership=Ownership(keeper, self._incarnation, self._stopping, _die),
+            ownership=Ownership(keeper, self._incarnation, self._stopping, _die, self._courtesy.take_part),
             stopping=self._stopping,
         )
 
@@ -165,6 +169,8 @@ class Node:
                 failed = [w.subject for w in self._workers if w.failed]
                 if self._phase == "looking" and all(w.settled for w in self._workers):
                     self._phase = "ready"
+                if self._phase == "ready" and all(w.failed or w.role in (STANDBY, COMPUTING) for w in self._workers):
+                    self._courtesy.take_part()
                 replicas = {w.subject: {"role": w.role, "epoch": w.position, "of": w.of} for w in self._workers}
                 report = {
                     "node": self._node,
@@ -289,6 +295,14 @@ def record_streams(keeper: Keeper, pipeline: Pipeline, analysis: Analysis) -> No
                 detail=f"{place}\nbefore: {before.simpleString()}\nnow:    {schema.simpleString()}",
                 hint="an epoch never changes: give the new stream a new name, or start a new home",
             )
+
+
+def is_spared(pipeline: Pipeline, node: str, members: Sequence[Member]) -> bool:
+    """Whether all that a node will host is in the hands of another one that is at work already."""
+    place, _ = slot_of(node)
+    redundant = all(stream.recovery.replicas > 1 for stream in pipeline.streams.values() if stream.node == place)
+    others = [m for m in members if m.node != node and slot_of(m.node)[0] == place]
+    return redundant and any(m.report.get("phase") == "ready" for m in others)
 
 
 def _die(error: BaseException) -> NoReturn:
