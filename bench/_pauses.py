@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -94,7 +94,6 @@ class Run:
 class Goal:
     """``value`` must be at most (or at least) ``limit``."""
 
-    name: str
     value: float
     limit: float
     at_least: bool = False
@@ -123,7 +122,8 @@ class Figure:
     share: float | None  # of plain Spark's median, with as many keys
     worst_share: float | None
     outcomes: tuple[str, ...]
-    goals: tuple[Goal, ...] = field(default=())
+    share_goal: Goal | None = None
+    epochs_goal: Goal | None = None
 
 
 # -- from outputs to pauses ------------------------------------------------------------------------------
@@ -192,11 +192,6 @@ def _figure(peer: str, keys: int, runs: Sequence[Run], plain: Figure | None) -> 
     worst_s = max(p.pause_s for p in pauses)
     own_epochs = statistics.median(p.pause_s / p.interval_s for p in pauses)
     share = median_s / plain.median_s if plain is not None else None
-    goals: list[Goal] = []
-    if share is not None and peer in SHARE_MAX:
-        goals.append(Goal("share of plain Spark's pause", share, SHARE_MAX[peer]))
-    if peer == ACTIVE:
-        goals.append(Goal("pause in its own epochs", own_epochs, OWN_EPOCHS_MAX))
     return Figure(
         peer=peer,
         keys=keys,
@@ -209,7 +204,8 @@ def _figure(peer: str, keys: int, runs: Sequence[Run], plain: Figure | None) -> 
         share=share,
         worst_share=worst_s / plain.worst_s if plain is not None else None,
         outcomes=tuple(sorted({run.failed or run.outcome for run in runs})),
-        goals=tuple(goals),
+        share_goal=Goal(share, SHARE_MAX[peer]) if share is not None and peer in SHARE_MAX else None,
+        epochs_goal=Goal(own_epochs, OWN_EPOCHS_MAX) if peer == ACTIVE else None,
     )
 
 
@@ -219,37 +215,38 @@ def growth(found: Iterable[Figure]) -> dict[str, Goal]:
     for figure in found:
         by_peer.setdefault(figure.peer, []).append(figure.median_s)
     return {
-        peer: Goal("longest pause over shortest, over state sizes", max(medians) / min(medians), GROWTH_MAX)
-        for peer, medians in by_peer.items()
-        if len(medians) > 1
+        peer: Goal(max(medians) / min(medians), GROWTH_MAX) for peer, medians in by_peer.items() if len(medians) > 1
     }
 
 
 def backup_ratio(on: Sequence[float], off: Sequence[float]) -> Goal:
     """Throughput with backup over throughput without."""
-    return Goal("backup on / off", statistics.median(on) / statistics.median(off), BACKUP_MIN, at_least=True)
+    return Goal(statistics.median(on) / statistics.median(off), BACKUP_MIN, at_least=True)
 
 
 # -- from figures to tables ------------------------------------------------------------------------------
 
-HEAD = ("keys", "policy", "kills", "longest pause: median", "worst", "of plain Spark's", "its epoch", "goals", "output")
+HEAD = ("keys", "policy", "kills", "longest pause", "worst", "/ plain Spark's", "its epoch", "pause / epoch", "output")
 
 
 def table(found: Iterable[Figure]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [HEAD]
     for f in found:
-        share = "" if f.share is None else f"{f.share:.3f}"
-        goals = "; ".join(f"{_worth(f, goal)}{goal}" for goal in f.goals)
-        label = LABELS[f.peer]
+        share = "" if f.share is None or f.peer == PLAIN else f"{f.share:.3f}"
         rows.append(
-            (f"{f.keys:,}", label, str(f.kills), f"{f.median_s:.2f} s", f"{f.worst_s:.2f} s", share,
-             f"{f.interval_s:.2f} s", goals, "; ".join(f.outcomes))
-        )  # fmt: skip
+            (
+                f"{f.keys:,}",
+                LABELS[f.peer],
+                str(f.kills),
+                f"{f.median_s:.2f} s",
+                f"{f.worst_s:.2f} s",
+                share + (f" ({f.share_goal})" if f.share_goal else ""),
+                f"{f.interval_s:.2f} s",
+                f"{f.own_epochs:.1f}" + (f" ({f.epochs_goal})" if f.epochs_goal else ""),
+                "; ".join(f.outcomes),
+            )
+        )
     return rows
-
-
-def _worth(figure: Figure, goal: Goal) -> str:
-    return f"{goal.value:.2f} of its own epochs, " if goal.value == figure.own_epochs else ""
 
 
 def ratios(named: Mapping[str, Goal]) -> list[tuple[str, ...]]:
@@ -268,5 +265,6 @@ def as_markdown(rows: Sequence[Sequence[str]]) -> str:
 
 def to_json(figure: Figure) -> dict[str, Any]:
     said = asdict(figure)
-    said["goals"] = [{**asdict(goal), "met": goal.met} for goal in figure.goals]
+    for name, goal in (("share_goal", figure.share_goal), ("epochs_goal", figure.epochs_goal)):
+        said[name] = {**asdict(goal), "met": goal.met} if goal is not None else None
     return said

@@ -71,10 +71,11 @@ def main() -> int:
         "throughput": {},
     }
     save = partial(_save, report, options.json)
-    with tempfile.TemporaryDirectory(prefix="rekindle-bench-", ignore_cleanup_errors=True) as folder:
-        pauses(Path(folder), options, report["runs"], save)
+    with tempfile.TemporaryDirectory(prefix="rekindle-bench-", ignore_cleanup_errors=True) as temporary:
+        folder = options.keep or Path(temporary)
+        pauses(folder, options, report["runs"], save)
         if options.throughput:
-            report["throughput"] = throughput(Path(folder), options)
+            report["throughput"] = throughput(folder, options)
             save()
     return show(report, options.png, markdown=options.markdown)
 
@@ -93,12 +94,13 @@ def pauses(folder: Path, options: argparse.Namespace, runs: list[dict[str, Any]]
                 if name == p.UPSTREAM and keys > WINDOWED_KEYS_MAX:
                     say(f"{name}, {keys:,} keys: left out, its windows do not hold so many at this pace")
                     continue
-                peer = _peer(name, folder, options.cores)
+                place = folder / f"{name}-{keys}-{number}"
+                place.mkdir()
                 try:
-                    run = measure(peer, keys, number, plan, random, say)
+                    run = measure(_peer(name, place, options.cores), keys, number, plan, random, say)
                 finally:
-                    shutil.rmtree(peer.run, ignore_errors=True)
-                    shutil.rmtree(peer.source, ignore_errors=True)
+                    if options.keep is None:
+                        shutil.rmtree(place, ignore_errors=True)
                 runs.append(asdict(run))
                 save()
 
@@ -174,10 +176,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="of the moments of the kills")
     parser.add_argument("--throughput", action=argparse.BooleanOptionalAction, help="backup on against backup off")
     parser.add_argument("--json", type=Path, default=Path("bench-failover.json"))
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="run in this new folder, and leave all there")
     parser.add_argument("--png", type=Path, help="draw the picture here")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
     parser.add_argument("--from", dest="shown", type=Path, metavar="FILE", help="show an earlier run's JSON again")
     options = parser.parse_args()
+    if options.keep is not None:
+        options.keep = options.keep.resolve()
+        options.keep.mkdir(parents=True)
     options.policies = options.policies or (SIZED if options.sizes else QUICK if options.quick else p.PEERS)
     options.keys = options.keys or (SIZES if options.sizes else KEYS[:1] if options.quick else KEYS)
     options.kills = options.kills or (1 if options.quick else STEADY.kills)
