@@ -9,7 +9,7 @@ import pytest
 
 import rekindle as rk
 from rekindle.errors import DeclarationError
-from rekindle.plan import Fragment, Traits, check, fuse, order
+from rekindle.plan import Fragment, Traits, check, fuse, hosts, order
 
 STATEFUL = Traits(stateful=("an aggregate",))
 RANDOM = Traits(nondeterministic=("rand()",))
@@ -151,3 +151,8 @@ def test_a_cycle_is_refused_and_named() -> None:
 def test_a_pipeline_without_source_is_refused() -> None:
     with pytest.raises(DeclarationError, match="has no source"):
         check(rk.Pipeline("p"))
+
+
+def test_the_nodes_that_host_replicas() -> None:
+    assert hosts("main", 1) == ("main",)
+    assert hosts("score", 3) == ("score", "score.2", "score.3")
