@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -58,13 +59,18 @@ def node(ward: Ward) -> Iterator[Stand]:
 
 def test_kills_the_node_and_what_it_started(rekindle: Rekindle, ward: Ward, node: Stand) -> None:
     ward.keeper.present(ward.node, host=this_host(), pid=node.pid, pid_started=node.pid_started)
+    before_s = time.time()
     answer = rekindle("kill", "main", "--json", "--home", ward.home.root)
     assert answer.code == 0
     assert answer.json == {"node": "main", "incarnation": ward.node, "pid": node.pid, "processes": 2}
     assert node.process.wait(10) == -signal.SIGKILL
     psutil.wait_procs([node.child], timeout=10)
     assert not node.child.is_running() or node.child.status() == psutil.STATUS_ZOMBIE
-    assert [event.kind for event in ward.keeper.events()][-1] == "node_killed_by_hand"
+    event = ward.keeper.events()[-1]
+    assert (event.kind, event.subject) == ("node_killed_by_hand", "main")
+    detail = {"incarnation": ward.node, "pid": node.pid, "processes": 2}
+    assert {key: value for key, value in event.detail.items() if key != "killed_at_s"} == detail
+    assert before_s <= event.detail["killed_at_s"] <= time.time()
 
 
 def test_a_reused_process_id_is_not_killed(rekindle: Rekindle, ward: Ward, node: Stand) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import select
-from typing import Annotated
+import time
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +13,7 @@ from rekindle.cli.options import DEFAULT_HOME, HomeOption, JsonOption, KeeperOpt
 from rekindle.cli.report import print_json, print_line
 from rekindle.errors import RekindleError
 from rekindle.home import Home
+from rekindle.keeper import Keeper
 from rekindle.keeper.records import Member
 from rekindle.supervisor.processes import Processes, Watched, this_host
 
@@ -34,12 +36,24 @@ def kill(
         if node not in live:
             raise RekindleError(f"node {node!r} does not run", hint="'rekindle status' shows what does")
         member = live[node]
-        count = kill_member(place, member)
-        records.event("node_killed_by_hand", node, incarnation=int(member.incarnation), processes=count)
+        count = kill_on_record(place, records, member, time.time())
     if as_json:
         print_json({"node": node, "incarnation": member.incarnation, "pid": member.pid, "processes": count})
     else:
         print_line(f"killed node {node}: incarnation {member.incarnation}, process {member.pid}, {count} processes")
+
+
+def kill_on_record(home: Home, keeper: Keeper, member: Member, now_s: float) -> int:
+    """The same as ``kill_member``, with an event that says when, so that the fail-over is timed from there."""
+    count = kill_member(home, member)
+    detail: dict[str, Any] = {
+        "incarnation": int(member.incarnation),
+        "pid": member.pid,
+        "processes": count,
+        "killed_at_s": now_s,
+    }
+    keeper.event("node_killed_by_hand", member.node, **detail)
+    return count
 
 
 def kill_member(home: Home, member: Member) -> int:
