@@ -110,7 +110,7 @@ def active() -> Story:
     story.event(115.0, "fragment_joined", "counts", incarnation=4, how="fork", restored=90, published=95, replays=5)
     story.event(116.0, "node_ready", "main", incarnation=4, after_s=15.7)
     story.publish("counts", 99.0, 99.8, by=3)
-    story.publish("counts", 100.25, by=2)
+    story.publish("counts", 100.15, by=2)
     story.publish("counts", 100.4, 101.0, by=3)
     story.publish("lines", 99.7, 100.1, by=2)
     story.publish("lines", 100.5, by=3)
