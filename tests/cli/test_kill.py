@@ -105,6 +105,21 @@ def test_a_node_that_does_not_run(rekindle: Rekindle, ward: Ward) -> None:
     assert "does not run" in answer.err
 
 
+def test_a_replica_and_a_promoted_node_are_killed_by_the_names_they_bear(
+    rekindle: Rekindle, ward: Ward, node: Stand
+) -> None:
+    ward.keeper.present(ward.node, host=this_host(), pid=node.pid, pid_started=node.pid_started)
+    ward.keeper.promote(ward.node, "main.2")
+    ward.keeper.leave(ward.keeper.enlist("pool.1", code="c0de"))
+    answer = rekindle("kill", "pool.1", "--home", ward.home.root)
+    assert (answer.code, "node 'pool.1' does not run" in answer.err) == (1, True)
+    assert rekindle("kill", "main", "--home", ward.home.root).code == 2
+    assert node.process.poll() is None
+    answer = rekindle("kill", "main.2", "--json", "--home", ward.home.root)
+    assert (answer.code, answer.json["node"], answer.json["incarnation"]) == (0, "main.2", ward.node)
+    assert node.process.wait(10) == -signal.SIGKILL
+
+
 @pytest.mark.parametrize("name", ["../main", "1", "mian"])
 def test_what_is_no_node_is_refused(rekindle: Rekindle, ward: Ward, name: str) -> None:
     assert rekindle("kill", name, "--home", ward.home.root).code == 2

@@ -21,7 +21,7 @@ _END_S = 10.0
 
 
 def kill(
-    node: Annotated[str, typer.Argument(help="The node's name.")],
+    node: Annotated[str, typer.Argument(help="The node's name, such as main, main.2 or pool.1.")],
     home: HomeOption = DEFAULT_HOME,
     keeper: KeeperOption = None,
     as_json: JsonOption = False,
@@ -32,7 +32,7 @@ def kill(
     """
     with opened(home, keeper) as (place, records):
         live = {member.node: member for member in records.members()}  # the newest incarnation of each
-        known_node(node, list(live) or sorted({member.node for member in records.members(live=False)}))
+        known_node(node, sorted({member.node for member in records.members(live=False)}))
         if node not in live:
             raise RekindleError(f"node {node!r} does not run", hint="'rekindle status' shows what does")
         member = live[node]
