@@ -146,7 +146,7 @@ def test_a_guarantee_that_cannot_be_given_makes_no_home(tmp_path: Path) -> None:
         "def counts(lines): return lines\n"
     )
     with pytest.raises(DeclarationError, match="stream 'counts' is declared precise, but gives only at-most-once"):
-        run_file(file, tmp_path / "home", None)
+        run_file(file, tmp_path / "home", None, None, None, False, None)
     assert not (tmp_path / "home").exists()
 
 
