@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rekindle.errors import DeclarationError
+from rekindle.guarantees import check_guarantees
 from rekindle.keeper.records import REJECTED_SUFFIX
 from rekindle.pipeline import Pipeline, StreamDeclaration
 from rekindle.recovery.policy import Policy
@@ -61,12 +62,32 @@ def check(pipeline: Pipeline) -> None:
         if sink.stream not in known:
             raise _unknown(f"sink {sink.name!r} delivers", sink.stream, known, str(sink.place))
     order(pipeline)
+    check_guarantees(pipeline)
 
 
 def readable(pipeline: Pipeline) -> tuple[str, ...]:
     """Every stream there is: sources, their dead letters, and what operators compute."""
     rejects = [s.name + REJECTED_SUFFIX for s in pipeline.sources.values() if s.source.has_rejects]
     return (*pipeline.sources, *rejects, *pipeline.streams)
+
+
+def hosts(node: str, replicas: int) -> tuple[str, ...]:
+    """The names of the nodes that host ``replicas`` of what is placed on ``node``.
+
+    >>> hosts("main", 2)
+    ('main', 'main.2')
+    """
+    return (node, *(f"{node}.{number}" for number in range(2, replicas + 1)))
+
+
+def replicas(pipeline: Pipeline, node: str) -> int:
+    """How many nodes stand for ``node``: as many as the policy needs that wants most of them. Sources and sinks have
+    no policy of their own, so the pipeline's counts too where there are any, and all of these nodes stand by for them.
+    """
+    wanted = [stream.recovery.replicas for stream in pipeline.streams.values() if stream.node == node]
+    if node in {s.node for s in pipeline.sources.values()} | {s.node for s in pipeline.sinks.values()}:
+        wanted.append(pipeline.recovery.replicas)
+    return max(wanted, default=1)
 
 
 def order(pipeline: Pipeline) -> tuple[str, ...]:

@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 
 from rekindle.cli import demo
 from rekindle.cli.main import app
-from rekindle.demo.chain import STEPS, Moment
+from rekindle.demo.chain import STEPS
 from rekindle.demo.course import Plan
 from rekindle.demo.outcome import Outcome
+from rekindle.supervisor.chains import Moment
 from rekindle.verify.trace import Content, Observation, Pause, RowKey, judge
 
 EXPECTED = {RowKey(f"k{i}"): Content(f"v{i}") for i in range(3)}

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -58,13 +59,18 @@ def node(ward: Ward) -> Iterator[Stand]:
 
 def test_kills_the_node_and_what_it_started(rekindle: Rekindle, ward: Ward, node: Stand) -> None:
     ward.keeper.present(ward.node, host=this_host(), pid=node.pid, pid_started=node.pid_started)
+    before_s = time.time()
     answer = rekindle("kill", "main", "--json", "--home", ward.home.root)
     assert answer.code == 0
     assert answer.json == {"node": "main", "incarnation": ward.node, "pid": node.pid, "processes": 2}
     assert node.process.wait(10) == -signal.SIGKILL
     psutil.wait_procs([node.child], timeout=10)
     assert not node.child.is_running() or node.child.status() == psutil.STATUS_ZOMBIE
-    assert [event.kind for event in ward.keeper.events()][-1] == "node_killed_by_hand"
+    event = ward.keeper.events()[-1]
+    assert (event.kind, event.subject) == ("node_killed_by_hand", "main")
+    detail = {"incarnation": ward.node, "pid": node.pid, "processes": 2}
+    assert {key: value for key, value in event.detail.items() if key != "killed_at_s"} == detail
+    assert before_s <= event.detail["killed_at_s"] <= time.time()
 
 
 def test_a_reused_process_id_is_not_killed(rekindle: Rekindle, ward: Ward, node: Stand) -> None:
@@ -97,6 +103,21 @@ def test_a_node_that_does_not_run(rekindle: Rekindle, ward: Ward) -> None:
     answer = rekindle("kill", "main", "--home", ward.home.root)
     assert answer.code == 1
     assert "does not run" in answer.err
+
+
+def test_a_replica_and_a_promoted_node_are_killed_by_the_names_they_bear(
+    rekindle: Rekindle, ward: Ward, node: Stand
+) -> None:
+    ward.keeper.present(ward.node, host=this_host(), pid=node.pid, pid_started=node.pid_started)
+    ward.keeper.promote(ward.node, "main.2")
+    ward.keeper.leave(ward.keeper.enlist("pool.1", code="c0de"))
+    answer = rekindle("kill", "pool.1", "--home", ward.home.root)
+    assert (answer.code, "node 'pool.1' does not run" in answer.err) == (1, True)
+    assert rekindle("kill", "main", "--home", ward.home.root).code == 2
+    assert node.process.poll() is None
+    answer = rekindle("kill", "main.2", "--json", "--home", ward.home.root)
+    assert (answer.code, answer.json["node"], answer.json["incarnation"]) == (0, "main.2", ward.node)
+    assert node.process.wait(10) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("name", ["../main", "1", "mian"])

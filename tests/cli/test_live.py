@@ -45,9 +45,9 @@ def busy(ward: Ward) -> Ward:
     return ward
 
 
-def drawn(facts: Facts) -> str:
+def drawn(facts: Facts, *, full: bool = False) -> str:
     console = Console(width=160, record=True, force_terminal=False, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(render(facts, title="words"))
+    console.print(render(facts, title="words", full=full))
     console.file.close()
     return console.export_text()
 
@@ -167,3 +167,61 @@ def test_the_same_facts_as_json(busy: Ward, times: Times, capsys: pytest.Capture
 def test_an_empty_home_can_be_drawn(ward: Ward, times: Times) -> None:
     ward.keeper.leave(ward.node)
     assert "no streams yet" in drawn(Watch(ward.keeper, clock=times, monotonic=times).look())
+
+
+def said(of: int = 2, **roles: str) -> dict[str, object]:
+    return {
+        "phase": "ready",
+        "jvm_pid": 1,
+        "failed": [],
+        "replicas": {subject: {"role": role, "epoch": 7, "of": of} for subject, role in roles.items()},
+    }
+
+
+def test_redundancy_is_shown_compactly_and_in_full(busy: Ward, times: Times) -> None:
+    busy.keeper.beat(busy.node, said(lines="computing", counts="computing", lines_sink="computing"))
+    second = busy.keeper.enlist("main.2", code="c0de")
+    busy.keeper.beat(second, said(lines="standby", counts="joining", lines_sink="standby"))
+    busy.keeper.own("lines", by=busy.node)
+    watch = Watch(busy.keeper, clock=times, monotonic=times)
+    facts = watch.look()
+    assert {r.subject: (r.kind, r.text, r.owner) for r in facts.redundancy} == {
+        "lines": ("source", "2 of 2", "main"),
+        "counts": ("fragment", "1 of 2: main.2 is joining", ""),
+        "lines_sink": ("sink", "2 of 2", ""),
+    }
+    compact, full = drawn(facts), drawn(facts, full=True)
+    assert "1 of 2: main.2 is joining" in compact
+    assert "1 joining, 2 standby" in compact
+    assert "main computing 7" not in compact
+    assert "main computing 7  main.2 joining 7" in full
+    busy.keeper.beat(second, said(lines="standby", counts="computing", lines_sink="standby"))
+    assert {r.text for r in watch.look().redundancy} == {"2 of 2"}
+    busy.keeper.fence(busy.node, "died")
+    after = watch.look()
+    assert {r.text for r in after.redundancy} == {"1 of 2: main is not there"}
+    assert "main (gone)" in drawn(after, full=True)
+
+
+def test_who_was_promoted_is_shown_under_its_new_name_alone(ward: Ward, times: Times) -> None:
+    watch = Watch(ward.keeper, clock=times, monotonic=times)
+    warm = ward.keeper.enlist("pool.1", code="c0de")
+    dead = ward.keeper.enlist("main", code="c0de")
+    assert [(n.node, n.incarnation) for n in watch.look().nodes] == [("main", dead), ("pool.1", warm)]
+    ward.keeper.fence(dead, "died")
+    ward.keeper.promote(warm, "main")
+    ward.keeper.beat(warm, said(1, counts="joining"))
+    for each in (watch, Watch(ward.keeper, clock=times, monotonic=times)):
+        facts = each.look()
+        assert [(n.node, n.incarnation, n.state) for n in facts.nodes] == [("main", warm, "running")]
+        assert [r.text for r in facts.redundancy] == ["0 of 1: main is joining"]
+
+
+def test_dropped_rows_are_counted_and_shown(ward: Ward, times: Times) -> None:
+    ward.stream("lines")
+    ward.publish("lines", words("a"))
+    ward.keeper.claim("lines", EpochNumber(2), {"outside": Span(1, 2)}, by=ward.node)
+    ward.keeper.publish("lines", EpochNumber(2), {"lines": Output((), 0, 0, "0:0:0", dropped=1234)}, by=ward.node)
+    facts = Watch(ward.keeper, clock=times, monotonic=times).look()
+    assert (facts.streams[0].dropped_rows, facts.streams[0].dropped_epochs, facts.streams[0].rows) == (1234, 1, 1)
+    assert "1 (1,234 dropped)" in drawn(facts)

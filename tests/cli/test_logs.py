@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from rekindle.cli import main
+from rekindle.errors import KeeperUnavailable
 from rekindle.home import Home, create_or_open
-from tests.cli.conftest import Rekindle
+from tests.cli.conftest import Rekindle, Ward
 
 
 @pytest.fixture
@@ -36,11 +37,58 @@ def test_all_nodes_have_headings(rekindle: Rekindle, home: Home) -> None:
     assert lines == ["==> aux-3.log <==", "other", "==> main-12.log <==", "three"]
 
 
-@pytest.mark.parametrize("name", ["../main", "main-12", "/etc/passwd", "mian"])
+@pytest.mark.parametrize("name", ["../main", "main-12", "/etc/passwd", "mian", "main.2", "main.", "main.x", "main.01"])
 def test_what_is_no_node_is_refused(rekindle: Rekindle, home: Home, name: str) -> None:
     answer = rekindle("logs", name, "--home", home.root)
     assert answer.code == 2
     assert answer.out == ""
+
+
+def test_replicas_and_warm_nodes_have_logs_of_their_own(rekindle: Rekindle, home: Home) -> None:
+    (home.logs / "main.2-13.log").write_text("second\n")
+    (home.logs / "pool.1-14.log").write_text("warm\n")
+    assert rekindle("logs", "main.2", "--home", home.root).lines == ["second"]
+    assert rekindle("logs", "pool.1", "--home", home.root).lines == ["warm"]
+    assert rekindle("logs", "main", "-n", 1, "--home", home.root).lines == ["three"]
+
+
+@pytest.fixture
+def promoted(ward: Ward) -> Ward:
+    """Incarnation 2 was warm as pool.1 and has become main when 3 had died; 4 is the new pool.1."""
+    warm = ward.keeper.enlist("pool.1", code="c0de")
+    dead = ward.keeper.enlist("main", code="c0de")
+    ward.keeper.promote(warm, "main")
+    ward.keeper.enlist("pool.1", code="c0de")
+    (ward.home.logs / f"pool.1-{warm}.log").write_text("warmed up\nnow main\n")
+    (ward.home.logs / f"main-{dead}.log").write_text("died\n")
+    return ward
+
+
+def test_the_log_of_a_promoted_node_is_found_by_its_name_now(rekindle: Rekindle, promoted: Ward) -> None:
+    root = promoted.home.root
+    assert rekindle("logs", "main", "--home", root).lines == ["warmed up", "now main"]
+    assert rekindle("logs", "main", "--incarnation", 3, "--home", root).lines == ["died"]
+    assert rekindle("logs", "main", "--incarnation", 2, "-n", 1, "--home", root).lines == ["now main"]
+    (promoted.home.logs / "pool.1-4.log").write_text("fresh\n")
+    assert rekindle("logs", "pool.1", "--home", root).lines == ["fresh"]
+    both = rekindle("logs", "-n", 1, "--home", root).lines
+    assert both == ["==> pool.1-2.log (node main) <==", "now main", "==> pool.1-4.log <==", "fresh"]
+
+
+def test_a_name_that_nobody_bears_any_more_still_finds_the_log(rekindle: Rekindle, promoted: Ward) -> None:
+    assert rekindle("logs", "pool.1", "-n", 1, "--home", promoted.home.root).lines == ["now main"]
+
+
+def test_without_a_keeper_files_go_by_their_names(
+    rekindle: Rekindle, promoted: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(root: Path, keeper_url: str | None) -> None:
+        raise KeeperUnavailable("the keeper does not answer")
+
+    monkeypatch.setattr("rekindle.cli.logs.opened", away)
+    answer = rekindle("logs", "main", "--home", promoted.home.root)
+    assert answer.lines == ["died"]
+    assert answer.err.count("the keeper does not answer") == 1
 
 
 def test_following_goes_on_to_the_next_incarnation(home: Home) -> None:

@@ -136,6 +136,20 @@ def test_a_wrong_file_makes_no_home(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
+def test_a_guarantee_that_cannot_be_given_makes_no_home(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.py"
+    file.write_text(
+        "import rekindle as rk\n"
+        "pipeline = rk.Pipeline('words', recovery=rk.Gap())\n"
+        "pipeline.source('lines', rk.sources.Rate(10))\n"
+        "@pipeline.stream(guarantee='precise')\n"
+        "def counts(lines): return lines\n"
+    )
+    with pytest.raises(DeclarationError, match="stream 'counts' is declared precise, but gives only at-most-once"):
+        run_file(file, tmp_path / "home", None, None, None, False, None)
+    assert not (tmp_path / "home").exists()
+
+
 def test_a_home_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     file = tmp_path / "test.py"

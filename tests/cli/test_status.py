@@ -31,6 +31,20 @@ def test_for_scripts(rekindle: Rekindle, ward: Ward) -> None:
     assert [(n["node"], n["state"]) for n in status["nodes"]] == [("main", "starting")]
 
 
+def test_redundancy_for_people_and_scripts(rekindle: Rekindle, ward: Ward) -> None:
+    ward.stream("lines")
+    ward.keeper.own("lines", by=ward.node)
+    replicas = {"lines": {"role": "computing", "epoch": 3, "of": 2}}
+    ward.keeper.beat(ward.node, {"phase": "ready", "jvm_pid": 1, "failed": [], "replicas": replicas})
+    [found] = rekindle("status", "--home", ward.home.root, "--json").json["redundancy"]
+    assert (found["subject"], found["now"], found["wanted"], found["owner"]) == ("lines", 1, 2, "main")
+    assert found["replicas"] == {"main": {"role": "computing", "epoch": 3, "of": 2}}
+    assert found["missing"] == {"main.2": "not there"}
+    shown = rekindle("status", "--home", ward.home.root).out
+    assert "main computing 3" in shown
+    assert "1 of 2: main.2 is not there" in shown
+
+
 def test_a_running_supervisor_is_seen_and_not_disturbed(rekindle: Rekindle, ward: Ward) -> None:
     lock = HomeLock(ward.home)
     assert rekindle("status", "--home", ward.home.root, "--json").json["supervisor_pid"] == os.getpid()

@@ -29,5 +29,5 @@ def test_a_killed_node_leaves_no_trace_in_the_output(tmp_path: Path, monkeypatch
     assert outcome.faults == (), "\n".join(told)
     assert outcome.is_good, outcome.to_json()
     assert outcome.verdict.delivered > 100
-    assert {moment.step for moment in outcome.moments} == set(STEPS)
+    assert {moment.step for moment in outcome.moments} >= set(STEPS)
     assert [p.pid for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in (p.info["cmdline"] or [])] == []

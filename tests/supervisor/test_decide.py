@@ -20,6 +20,7 @@ from rekindle.supervisor.decide import (
     History,
     Kill,
     Life,
+    Promote,
     Refuse,
     Seen,
     Standing,
@@ -34,6 +35,7 @@ LIFE = Life("a", ONE)
 LEFT = replace(LIFE, standing=Standing.LEFT)
 FENCED = replace(LIFE, standing=Standing.FENCED)
 HUNG = replace(FENCED, hung=True)
+WARM = Life("pool.1", Incarnation(5), ready=True)
 
 ROWS: dict[str, tuple[list[Life], list[Action]]] = {
     "nothing there": ([], [Start("a")]),
@@ -108,6 +110,20 @@ ROWS: dict[str, tuple[list[Life], list[Action]]] = {
         [Fence("a", ONE, "no heartbeat for 10 s", hung=True)],
     ),
     "not wanted": ([LIFE, Life("b", Incarnation(2))], [Drain("b", Incarnation(2), "no longer wanted")]),
+    "a warm one takes the place of one that was killed": (
+        [replace(FENCED, seen=Seen.GONE, remains=True, killed=True), WARM],
+        [Promote("a", WARM.incarnation)],
+    ),
+    "a warm one takes the place of one that hangs": ([HUNG, WARM], [Promote("a", WARM.incarnation)]),
+    "one that is not warm yet does not": ([HUNG, replace(WARM, ready=False)], [Start("a")]),
+    "one that has died itself does not": (
+        [HUNG, replace(WARM, seen=Seen.GONE, exit_code=-9)],
+        [Fence("pool.1", WARM.incarnation, "killed by signal 9", death=True), Start("a")],
+    ),
+    "one that runs other code does not": (
+        [HUNG, replace(WARM, outdated=True, stale="new code")],
+        [Drain("pool.1", WARM.incarnation, "new code")],
+    ),
     "two of one node": (
         [LIFE, Life("a", Incarnation(2))],
         [Fence("a", ONE, "replaced by a newer incarnation", hung=True)],
@@ -116,7 +132,8 @@ ROWS: dict[str, tuple[list[Life], list[Action]]] = {
 
 
 def decided(lives: list[Life], now_s: float = 100.0, ending: bool = False, **histories: History) -> list[Action]:
-    return decide(now_s, ("a",), lives, histories, SETTINGS, drain_s=30, ending=ending)
+    wanted = {"a", *(life.node for life in lives if life.node == WARM.node)}
+    return decide(now_s, wanted, lives, histories, SETTINGS, drain_s=30, ending=ending)
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -136,6 +153,31 @@ def test_too_many_deaths_give_the_node_up_once() -> None:
     assert decided([], a=History(deaths=3, given_up=True)) == []
 
 
+def test_the_first_node_of_a_place_comes_first_then_those_beside_it_then_the_pool() -> None:
+    wanted = ("a", "a.2", "b", "pool.1")
+
+    def starts(*lives: Life) -> list[str]:
+        actions = decide(100.0, wanted, lives, {}, SETTINGS, drain_s=30)
+        assert all(isinstance(action, Start) for action in actions)
+        return [action.node for action in actions]
+
+    a, second, b = Life("a", Incarnation(1)), Life("a.2", Incarnation(2)), Life("b", Incarnation(3))
+    assert starts() == ["a", "b"]
+    assert starts(a, b) == []
+    assert starts(a, replace(b, ready=True)) == []
+    assert starts(replace(a, ready=True), b) == ["a.2"]
+    assert starts(replace(a, ready=True), second, replace(b, ready=True)) == []
+    assert starts(*(replace(life, ready=True) for life in (a, second, b))) == ["pool.1"]
+    assert starts(replace(second, ready=True), replace(b, ready=True)) == ["a"], "repair"
+    assert starts(replace(b, ready=True)) == ["a"], "both were lost"
+
+
+def test_two_deaths_take_two_warm_nodes_and_a_third_is_started() -> None:
+    warm = [Life(f"pool.{n}", Incarnation(n), ready=True) for n in (1, 2)]
+    actions = decide(100.0, ("a", "b", "c", "pool.1", "pool.2"), warm, {}, SETTINGS, drain_s=30)
+    assert actions == [Promote("a", Incarnation(1)), Promote("b", Incarnation(2)), Start("c")]
+
+
 def test_a_refused_node_is_not_started_again() -> None:
     assert decided([], a=History(deaths=1, refused=True)) == []
 
@@ -150,11 +192,13 @@ def test_the_end_drains_all_and_waits_for_nothing_hung() -> None:
     assert decided([], ending=True) == []
 
 
+NAMES = ("a", "a.2", "b", "c", "pool.1")
 durations = st.sampled_from([0.0, 5.0, 10.0, 10.1, 30.0, 60.0, 121.0])
 lives_of = st.builds(
     Life,
-    node=st.sampled_from("abc"),
+    node=st.sampled_from(NAMES),
     incarnation=st.just(ONE),
+    ready=st.booleans(),
     standing=st.sampled_from(Standing),
     seen=st.sampled_from(Seen),
     remains=st.booleans(),
@@ -172,7 +216,7 @@ worlds = st.lists(lives_of, max_size=6).map(
     lambda lives: [replace(life, incarnation=Incarnation(n)) for n, life in enumerate(lives, 1)]
 )
 histories_of = st.dictionaries(
-    st.sampled_from("abc"),
+    st.sampled_from(NAMES),
     st.builds(
         History,
         deaths=st.integers(0, 5),
@@ -183,7 +227,7 @@ histories_of = st.dictionaries(
 )
 
 
-@given(worlds, histories_of, st.sets(st.sampled_from("abc")), st.booleans())
+@given(worlds, histories_of, st.sets(st.sampled_from(NAMES)), st.booleans())
 def test_order_and_restraint(lives: list[Life], histories: dict[str, History], wanted: set[str], ending: bool) -> None:
     actions = decide(100.0, wanted, lives, histories, SETTINGS, drain_s=30, ending=ending)
     by_number = {life.incarnation: life for life in lives}
@@ -200,6 +244,10 @@ def test_order_and_restraint(lives: list[Life], histories: dict[str, History], w
         if isinstance(action, Start | GiveUp):
             continue
         life = by_number[action.incarnation]
+        if isinstance(action, Promote):
+            assert life.node == "pool.1" and life.ready and life.standing is Standing.LIVE and action.node in wanted
+            assert not any(other.node == action.node and other.standing is Standing.LIVE for other in lives)
+            continue
         assert life.node == action.node
         if isinstance(action, Kill):  # never before it is fenced or has left, never on another host
             assert life.standing is not Standing.LIVE
@@ -211,7 +259,7 @@ def test_order_and_restraint(lives: list[Life], histories: dict[str, History], w
             assert life.seen is Seen.ELSEWHERE or not life.remains
 
 
-@given(worlds, st.sets(st.sampled_from("abc")))
+@given(worlds, st.sets(st.sampled_from(NAMES)))
 def test_what_is_alive_and_beats_is_left_alone(lives: list[Life], wanted: set[str]) -> None:
     healthy = [replace(life, standing=Standing.LIVE, seen=Seen.ALIVE, quiet_s=10.0, stale="", asked_s=None)
                for life in lives]  # fmt: skip
@@ -221,7 +269,7 @@ def test_what_is_alive_and_beats_is_left_alone(lives: list[Life], wanted: set[st
     assert {a.node for a in actions if isinstance(a, Drain)} == set(newest) - wanted
 
 
-@given(worlds, histories_of, st.sets(st.sampled_from("abc")), st.booleans())
+@given(worlds, histories_of, st.sets(st.sampled_from(NAMES)), st.booleans())
 def test_carrying_it_out_comes_to_rest(
     lives: list[Life], histories: dict[str, History], wanted: set[str], ending: bool
 ) -> None:
@@ -238,7 +286,9 @@ def test_carrying_it_out_comes_to_rest(
             match action:
                 case Start(node):
                     number += 1
-                    world[Incarnation(number)] = Life(node, Incarnation(number))
+                    world[Incarnation(number)] = Life(node, Incarnation(number), ready=True)
+                case Promote(node, n):
+                    world[n] = replace(world[n], node=node)
                 case Fence(_, n, _, hung, death):
                     world[n] = replace(world[n], standing=Standing.FENCED, hung=hung, over_s=60.0, noted=True)
                     if death:

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from rekindle.errors import DeclarationError, HomeInUse, KeeperUnavailable
+from rekindle.errors import DeclarationError, Fenced, HomeInUse, KeeperUnavailable
 from rekindle.home import HomeLock
 from rekindle.keeper import Keeper, open_keeper
 from rekindle.keeper.records import EpochNumber, Incarnation
+from rekindle.recovery import ActiveStandby
 from rekindle.supervisor.processes import Processes, start_ticks, this_host
 from rekindle.supervisor.supervise import Supervisor
 from tests.supervisor.world import SETTINGS, World, alive, until
@@ -485,3 +486,45 @@ def test_events_tell_who_supervised(world: World) -> None:
         "supervisor_started",
         "supervisor_stopped",
     ]
+
+
+def test_a_warm_node_is_promoted_and_the_pool_is_filled_again(make: Callable[..., World]) -> None:
+    world = make(settings=replace(SETTINGS, pool=1))
+    supervisor = world.supervisor()
+    warm = until(supervisor, lambda: world.beating("pool.1"), "a warm node beats")
+    old = world.member("a")
+    assert next(e.subject for e in world.events("node_ready")) == "a", "the pool starts when all others are up"
+    until(supervisor, lambda: "node_ready" in world.chain("pool.1"), "the warm one is ready")
+    os.kill(old.pid, signal.SIGKILL)
+    until(supervisor, lambda: world.events("node_promoted"), "it is promoted")
+    (event,) = world.events("node_promoted")
+    assert (event.subject, dict(event.detail)) == ("a", {"incarnation": warm.incarnation, "was": "pool.1"})
+    assert world.member("a").incarnation == warm.incarnation
+    with pytest.raises(Fenced):
+        world.keeper.beat(old.incarnation, {})
+    until(supervisor, lambda: world.beating("pool.1", but=warm.incarnation), "the pool is full again")
+    assert supervisor.restarts == 1 and supervisor.all_ready
+
+    supervisor.close()
+    successor = world.supervisor()
+    until(successor, lambda: successor.all_ready, "the next supervisor adopts them as what they are")
+    assert sorted(m.node for m in world.keeper.members()) == ["a", "pool.1"]
+    assert successor.restarts == 0
+    os.kill(world.member("a").pid, signal.SIGKILL)
+    until(successor, lambda: len(world.events("node_promoted")) == 2, "the next one is promoted as well")
+
+
+def test_replicas_are_started_one_after_the_other_and_repaired(make: Callable[..., World]) -> None:
+    world = make()
+    world.pipeline.stream(name="counts", node="a", recovery=ActiveStandby(2))(lambda source_a: source_a)
+    supervisor = world.supervisor()
+    second = until(supervisor, lambda: world.beating("a.2"), "the second beats")
+    first = world.member("a")
+    started = [e.subject for e in world.events("node_started", "node_ready")]
+    assert started[:3] == ["a", "a", "a.2"]
+    os.kill(first.pid, signal.SIGKILL)
+    until(supervisor, lambda: world.beating("a", but=first.incarnation), "it is repaired")
+    assert world.member("a.2").incarnation == second.incarnation
+    os.kill(second.pid, signal.SIGKILL)
+    os.kill(world.member("a").pid, signal.SIGKILL)
+    until(supervisor, lambda: world.beating("a.2", but=second.incarnation), "both are back")

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from rekindle.cli.report import note, print_json, print_line
+from rekindle.guarantees import guarantees, sink_guarantees
+from rekindle.plan import check, hosts, replicas
 
 
 def explain(
@@ -17,7 +19,6 @@ def explain(
 ) -> None:
     """Show a pipeline file's graph, its fragments and the guarantee of each stream. Runs nothing."""
     from rekindle.load import load_pipeline
-    from rekindle.plan import check
 
     pipeline = load_pipeline(file)
     check(pipeline)
@@ -43,6 +44,11 @@ def explain(
 def facts(pipeline: Any, analysis: Any) -> dict[str, Any]:
     """Everything that explain shows, as plain values."""
     fused = {o.name: f.name for f in analysis.fragments for o in f.operators}
+    given, delivered = guarantees(pipeline), sink_guarantees(pipeline)
+
+    def standing_for(node: str) -> list[str]:
+        return list(hosts(node, replicas(pipeline, node)))
+
     return {
         "pipeline": pipeline.name,
         "sources": [
@@ -51,6 +57,7 @@ def facts(pipeline: Any, analysis: Any) -> dict[str, Any]:
                 "from": s.source.describe(),
                 "node": s.node,
                 "schema": analysis.schemas[s.name].simpleString(),
+                "nodes": standing_for(s.node),
                 "guarantee": s.source.guarantee,
                 "declared": str(s.place),
             }
@@ -65,21 +72,32 @@ def facts(pipeline: Any, analysis: Any) -> dict[str, Any]:
                 "runs_as": "a streaming query with state" if f.stateful else "a loop of batch jobs",
                 "output_mode": f.output_mode,
                 "deterministic": f.deterministic,
-                "guarantee": "precise",
+                "recovery": f.recovery.describe(),
+                "nodes": list(hosts(f.node, f.recovery.replicas)),
+                "guarantee": given[f.name],
                 "why": list(f.why),
                 "schema": analysis.schemas[f.name].simpleString(),
                 "declared": str(f.operators[-1].place),
             }
             for f in analysis.fragments
         ],
-        "streams": {name: {"fragment": fused[name], "published": fused[name] == name} for name in fused},
+        "streams": {
+            name: {
+                "fragment": fused[name],
+                "published": fused[name] == name,
+                "guarantee": given[name],
+                "declared_guarantee": pipeline.streams[name].guarantee,
+            }
+            for name in fused
+        },
         "sinks": [
             {
                 "sink": s.name,
                 "stream": s.stream,
                 "to": s.sink.describe(),
                 "node": s.node,
-                "guarantee": s.sink.guarantee,
+                "nodes": standing_for(s.node),
+                "guarantee": delivered[s.name],
                 "declared": str(s.place),
             }
             for s in pipeline.sinks.values()
@@ -94,7 +112,7 @@ def lines(found: dict[str, Any]) -> list[str]:
         text += [
             f"source   {source['stream']}  <- {source['from']}",
             f"         {source['schema']}",
-            f"         node {source['node']}; guarantee: {source['guarantee']}",
+            f"         {_on(source)}; guarantee: {source['guarantee']}",
             "",
         ]
     for fragment in found["fragments"]:
@@ -102,7 +120,8 @@ def lines(found: dict[str, Any]) -> list[str]:
             f"fragment {fragment['fragment']}  <- {', '.join(fragment['inputs'])}",
             f"         {fragment['schema']}",
             f"         operators: {' -> '.join(fragment['operators'])}",
-            f"         {fragment['runs_as']}, output mode {fragment['output_mode']}, node {fragment['node']}",
+            f"         {fragment['runs_as']}, output mode {fragment['output_mode']}, {_on(fragment)}",
+            f"         recovery: {fragment['recovery']}",
             f"         guarantee: {fragment['guarantee']}"
             + ("" if fragment["deterministic"] else " (not deterministic: logged once, never recomputed)"),
             *(f"         cut here: {why}" if i == 0 else f"         {why}" for i, why in enumerate(fragment["why"])),
@@ -111,7 +130,12 @@ def lines(found: dict[str, Any]) -> list[str]:
     for sink in found["sinks"]:
         text += [
             f"sink     {sink['sink']}  <- {sink['stream']}",
-            f"         {sink['to']}; node {sink['node']}; guarantee: {sink['guarantee']}",
+            f"         {sink['to']}; {_on(sink)}; guarantee: {sink['guarantee']}",
             "",
         ]
     return text[:-1]
+
+
+def _on(placed: dict[str, Any]) -> str:
+    nodes = placed["nodes"]
+    return f"node {nodes[0]}" if len(nodes) == 1 else f"nodes {', '.join(nodes)}"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from rekindle.cli.redundancy import Redundancy, Replica, redundancy, replicas_of
 from rekindle.keeper import Keeper
 from rekindle.keeper.records import Event, Failure, Member, StreamRecord
 
@@ -18,11 +19,13 @@ EPOCHS_COUNTED = 1000
 RATE_WINDOW_S = 10.0
 EVENTS_SHOWN = 8
 _PAGE = 1000
+LIVE = ("starting", "running")
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFacts:
-    """``rows`` counts the epochs after ``rows_after_epoch``; ``lags`` is by reader: epochs not yet taken."""
+    """``rows`` counts the epochs after ``rows_after_epoch``, as ``dropped_rows`` counts the input rows of those that
+    were skipped; ``lags`` is by reader: epochs not yet taken."""
 
     stream: str
     fragment: str
@@ -33,6 +36,8 @@ class StreamFacts:
     rows_per_s: float
     published_at_s: float | None
     lags: Mapping[str, int]
+    dropped_rows: int = 0
+    dropped_epochs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,11 @@ class NodeFacts:
     beats: int
     beat_age_s: float | None
     enlisted_at_s: float
+    replicas: Mapping[str, Replica] = field(default_factory=dict)
+
+    @property
+    def live(self) -> bool:
+        return self.state in LIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,7 @@ class Facts:
     sinks: tuple[SinkFacts, ...]
     failures: tuple[Failure, ...]
     events: tuple[Event, ...]
+    redundancy: tuple[Redundancy, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -80,6 +91,8 @@ class _Counted:
     after: int
     through: int
     rows: int = 0
+    dropped_rows: int = 0
+    dropped_epochs: int = 0
     recent: deque[tuple[float, int]] = field(default_factory=deque)
 
     def rate(self, now_s: float) -> float:
@@ -113,16 +126,19 @@ class Watch:
         lags = self._lags(streams, heads)
         for sink, (stream, epoch) in deliveries.items():
             lags.setdefault(stream, {})[sink] = heads.get(stream, 0) - epoch
+        nodes = self._nodes()
+        members = list((self._members or {}).values())
         return Facts(
             at_s=self._clock(),
             streams=tuple(self._stream(record, heads.get(name, 0), lags) for name, record in streams.items()),
-            nodes=tuple(self._nodes()),
+            nodes=tuple(nodes),
             sinks=tuple(
                 SinkFacts(sink, stream, int(epoch), heads.get(stream, 0) - epoch)
                 for sink, (stream, epoch) in sorted(deliveries.items())
             ),
             failures=tuple(keeper.failures()),
             events=self._latest_events(),
+            redundancy=redundancy(members, {n.incarnation for n in nodes if n.live}, keeper.owners(), streams),
         )
 
     def _lags(self, streams: Mapping[str, StreamRecord], heads: Mapping[str, int]) -> dict[str, dict[str, int]]:
@@ -152,6 +168,9 @@ class Watch:
             for epoch in page:
                 counted.rows += epoch.output.rows
                 counted.recent.append((epoch.published_at_s, epoch.output.rows))
+                if epoch.output.dropped is not None:
+                    counted.dropped_rows += epoch.output.dropped
+                    counted.dropped_epochs += 1
             counted.through = int(page[-1].epoch)
         published_at_s = counted.recent[-1][0] if counted.recent else None
         return StreamFacts(
@@ -164,20 +183,23 @@ class Watch:
             rows_per_s=counted.rate(self._clock()),
             published_at_s=published_at_s,
             lags=lags.get(record.stream, {}),
+            dropped_rows=counted.dropped_rows,
+            dropped_epochs=counted.dropped_epochs,
         )
 
     def _nodes(self) -> list[NodeFacts]:
-        first = self._members is None
+        found = self._keeper.members(live=self._members is not None)
+        alive = {member.incarnation for member in found if member.state in LIVE}
         known = self._members if self._members is not None else {}
-        live = self._keeper.members(live=not first)
-        alive = {member.incarnation for member in live if member.state in ("starting", "running")}
-        for member in live:
+        for member in sorted(found, key=lambda member: (member.state in LIVE, member.incarnation)):
+            for name in [name for name, other in known.items() if other.incarnation == member.incarnation]:
+                del known[name]  # who was promoted bears another name now
             known[member.node] = member
         self._members = known
         now_s = self._monotonic()
         facts = []
         for node, member in sorted(known.items()):
-            gone = member.state in ("starting", "running") and member.incarnation not in alive
+            gone = member.state in LIVE and member.incarnation not in alive
             facts.append(
                 NodeFacts(
                     node=node,
@@ -190,6 +212,7 @@ class Watch:
                     beats=member.beats,
                     beat_age_s=self._beat_age_s(member, now_s),
                     enlisted_at_s=member.enlisted_at_s,
+                    replicas=replicas_of(member),
                 )
             )
         return facts

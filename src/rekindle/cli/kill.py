@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import select
-from typing import Annotated
+import time
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +13,7 @@ from rekindle.cli.options import DEFAULT_HOME, HomeOption, JsonOption, KeeperOpt
 from rekindle.cli.report import print_json, print_line
 from rekindle.errors import RekindleError
 from rekindle.home import Home
+from rekindle.keeper import Keeper
 from rekindle.keeper.records import Member
 from rekindle.supervisor.processes import Processes, Watched, this_host
 
@@ -19,7 +21,7 @@ _END_S = 10.0
 
 
 def kill(
-    node: Annotated[str, typer.Argument(help="The node's name.")],
+    node: Annotated[str, typer.Argument(help="The node's name, such as main, main.2 or pool.1.")],
     home: HomeOption = DEFAULT_HOME,
     keeper: KeeperOption = None,
     as_json: JsonOption = False,
@@ -30,16 +32,28 @@ def kill(
     """
     with opened(home, keeper) as (place, records):
         live = {member.node: member for member in records.members()}  # the newest incarnation of each
-        known_node(node, list(live) or sorted({member.node for member in records.members(live=False)}))
+        known_node(node, sorted({member.node for member in records.members(live=False)}))
         if node not in live:
             raise RekindleError(f"node {node!r} does not run", hint="'rekindle status' shows what does")
         member = live[node]
-        count = kill_member(place, member)
-        records.event("node_killed_by_hand", node, incarnation=int(member.incarnation), processes=count)
+        count = kill_on_record(place, records, member, time.time())
     if as_json:
         print_json({"node": node, "incarnation": member.incarnation, "pid": member.pid, "processes": count})
     else:
         print_line(f"killed node {node}: incarnation {member.incarnation}, process {member.pid}, {count} processes")
+
+
+def kill_on_record(home: Home, keeper: Keeper, member: Member, now_s: float) -> int:
+    """The same as ``kill_member``, with an event that says when, so that the fail-over is timed from there."""
+    count = kill_member(home, member)
+    detail: dict[str, Any] = {
+        "incarnation": int(member.incarnation),
+        "pid": member.pid,
+        "processes": count,
+        "killed_at_s": now_s,
+    }
+    keeper.event("node_killed_by_hand", member.node, **detail)
+    return count
 
 
 def kill_member(home: Home, member: Member) -> int:

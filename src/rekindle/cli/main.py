@@ -19,7 +19,7 @@ from rekindle.errors import RekindleError
 
 COMMANDS = {
     "run": "Run a pipeline file until Ctrl-C, and resume where the home's last run ended.",
-    "status": "Show a home's streams, nodes, sinks and failures.",
+    "status": "Show a home's streams, nodes, sinks, replicas and failures.",
     "read": "Print the rows of a stream.",
     "explain": "Show a pipeline file's graph, its fragments and the guarantee of each stream.",
     "events": "List what happened: what died, when it was noticed, who took over.",

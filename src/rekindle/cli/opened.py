@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from rekindle.keeper import Keeper, open_keeper
 from rekindle.keeper.records import NAME, StreamRecord
 
 PATIENCE_S = 5.0
+NODE = re.compile(r"[a-z][a-z0-9_]{0,62}(\.[1-9][0-9]*)?")
+"""The name of a node, with the number of a replica or of a warm node."""
 
 
 @contextmanager
@@ -55,10 +58,10 @@ def known_stream(name: str, streams: dict[str, StreamRecord]) -> StreamRecord:
 
 def known_node(name: str, nodes: list[str]) -> str:
     """That node's name; DeclarationError if there is none, or if it could not be a name at all."""
-    if not NAME.match(name):
+    if not NODE.fullmatch(name):
         raise DeclarationError(
             f"node {name!r} is not a usable name",
-            hint="node names are 1 to 63 lower-case letters, digits and underscores, starting with a letter",
+            hint="a node is called as it was declared; replicas of it main.2, main.3, ..., warm nodes pool.1, ...",
         )
     if name in nodes:
         return name

@@ -11,7 +11,7 @@ from rekindle.cli.report import out, print_json
 
 
 def status(home: HomeOption = DEFAULT_HOME, keeper: KeeperOption = None, as_json: JsonOption = False) -> None:
-    """Show a home's streams, nodes, sinks and failures."""
+    """Show a home's streams, nodes, sinks, replicas and failures."""
     with opened(home, keeper) as (place, records):
         facts = Watch(records, clock=time.time, monotonic=time.monotonic).look()
         supervisor = supervisor_pid(place)
@@ -27,4 +27,4 @@ def status(home: HomeOption = DEFAULT_HOME, keeper: KeeperOption = None, as_json
     from rekindle.cli.live import render
 
     who = f"supervisor: process {supervisor}" if supervisor else "no supervisor runs"
-    out().print(render(facts, title=f"{place.pipeline}  ({place.root}, {who})"))
+    out().print(render(facts, title=f"{place.pipeline}  ({place.root}, {who})", full=True))

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rekindle.cli.facts import Facts, Watch
-from rekindle.cli.kill import kill_member
+from rekindle.cli.failovers import failovers
+from rekindle.cli.kill import kill_member, kill_on_record
 from rekindle.cli.opened import opened
-from rekindle.demo.chain import STEPS, Death, Moment, chain
+from rekindle.demo.chain import STEPS, Death, chain
 from rekindle.demo.oracle import KEY, Starts, expected_rows
 from rekindle.demo.outcome import Outcome
 from rekindle.demo.receiver import Receiver
@@ -29,6 +30,7 @@ from rekindle.errors import KeeperUnavailable, RekindleError
 from rekindle.home import Home
 from rekindle.keeper import Keeper
 from rekindle.keeper.records import EpochNumber
+from rekindle.supervisor.chains import Moment
 from rekindle.verify.trace import judge, longest_pause
 
 JUDGED_BY = {"score": "scores", "main": "matched"}
@@ -197,14 +199,11 @@ class Course:
             return None
         member, stream = live[victim], JUDGED_BY[victim]
         at_s = self.clock()
-        processes = kill_member(home, member)
-        keeper.event("node_killed_by_hand", victim, incarnation=int(member.incarnation), processes=processes)
+        processes = kill_on_record(home, keeper, member, at_s)
         self.act = f"node {victim} is dead; the others carry on"
         self.view.say(f"SIGKILL of node {victim}: process {member.pid} and the {processes - 1} that it started")
         self._told.add("died")
-        epoch = int(keeper.head(stream))
-        with_sink = victim == SINK_ON
-        return Death(victim, int(member.incarnation), member.pid, processes, at_s, stream, epoch, with_sink)
+        return Death(victim, int(member.incarnation), member.pid, processes, at_s, stream, victim == SINK_ON)
 
     def _tell_chain(self, keeper: Keeper) -> None:
         moments = self._moments(keeper)
@@ -217,12 +216,7 @@ class Course:
                 self.act = f"node {self.plan.victim} is back; on to the end of the input"
 
     def _moments(self, keeper: Keeper) -> list[Moment]:
-        death = self._death
-        if death is None:
-            return []
-        kinds = ("node_died", "node_fenced", "node_started", "node_ready")
-        epochs = keeper.epochs(death.stream, after=death.epoch, limit=1000)
-        return chain(death, keeper.events(kinds=kinds), epochs, self._receiver.arrivals)
+        return [] if self._death is None else chain(self._death, failovers(keeper), self._receiver.arrivals)
 
     # -- the verdict ---------------------------------------------------------------------------------
 

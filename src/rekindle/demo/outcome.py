@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rekindle.demo.chain import Moment
+from rekindle.supervisor.chains import Moment, moment_to_json
 from rekindle.verify.trace import Pause, Verdict
 
 
@@ -36,10 +36,7 @@ class Outcome:
             "verdict": self.verdict.to_json(),
             "longest_pause_s": seconds(self.pause),
             "longest_pause_before_the_kill_s": seconds(self.pause_before),
-            "chain": [
-                {"step": m.step, "at_s": m.at_s, "after_s": round(m.at_s - died_s, 3), "detail": m.detail}
-                for m in self.moments
-            ],
+            "chain": [moment_to_json(moment, died_s) for moment in self.moments],
             "rows_published_by_others_meanwhile": self.meanwhile,
             "disturbances": list(self.disturbances),
             "faults": list(self.faults),

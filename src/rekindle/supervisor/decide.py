@@ -182,10 +182,11 @@ def decide(
     live = [life for life in lives if life.standing is Standing.LIVE]
     up, starting = {life.node for life in live if life.ready}, {life.node for life in live if not life.ready}
     for node in sorted(wanted, key=in_pool):
-        if any(_in_the_way(life) for life in lives if life.node == node):
+        if any(life.standing is Standing.LIVE for life in lives if life.node == node):
             continue
-        history = histories.get(node, History())
-        found = _of_absent(node, history, now_s, settings, warm, _gives_way(node, up, starting & {*wanted}))
+        waits = any(_in_the_way(life) for life in lives if life.node == node)
+        waits = waits or _gives_way(node, up, starting & {*wanted})
+        found = _of_absent(node, histories.get(node, History()), now_s, settings, warm, waits)
         starting |= {action.node for action in found if isinstance(action, Start | Promote)}
         actions += found
     return actions
@@ -236,9 +237,7 @@ def _of_over(life: Life, settings: Settings, ending: bool) -> list[Action]:
 
 
 def _in_the_way(life: Life) -> bool:
-    """Whether a new incarnation of its node has to wait for this one."""
-    if life.standing is Standing.LIVE:
-        return True
+    """Whether a new process for its node has to wait for what is left of this one, which is over."""
     return not life.hung and life.seen is not Seen.ELSEWHERE and (life.seen is Seen.ALIVE or life.remains)
 
 
@@ -248,17 +247,18 @@ def _of_absent(
     now_s: float,
     settings: Settings,
     warm: list[Life],
-    gives_way: bool,
+    waits: bool,
 ) -> list[Action]:
+    """``waits`` says that nothing can be started now; a warm node can take the place all the same."""
     if history.given_up or history.refused:
         return []
     if history.deaths > 0 and history.deaths >= settings.restarts_max:
-        return [GiveUp(node, history.deaths)]
+        return [] if waits else [GiveUp(node, history.deaths)]
     if now_s < history.start_at_s:
         return []
     if warm and not in_pool(node):
         return [Promote(node, warm.pop(0).incarnation)]
-    return [] if gives_way else [Start(node)]
+    return [] if waits else [Start(node)]
 
 
 def _is_warm(life: Life) -> bool:

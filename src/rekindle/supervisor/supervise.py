@@ -255,6 +255,7 @@ class Supervisor:
             return  # the next look sees that it is over
         known.node, known.ready, known.since_s = node, False, self._clock()
         self._roster.newest[node] = known
+        self._roster.newest.pop(was, None)
         self._note("node_promoted", node, incarnation=known.incarnation, was=was)
         if before is not None:
             self.restarts += 1
