@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
+
+import pyarrow as pa
 
 from bench._pauses import GAP, UPSTREAM, Kill, Pause, Run, pause_of, with_rows
 from bench._peers import Peer, PeerFailed
@@ -14,8 +16,8 @@ from rekindle.errors import RekindleError
 
 POLL_S = 0.2
 LOAD_S = 300.0
-READY_S = 180.0
-STEADY_S_MAX = 180.0
+READY_S = 300.0
+STEADY_S_MAX = 300.0
 DRAIN_S = 120.0
 QUIET_S = 3.0
 PHASE_S = 1.0
@@ -76,8 +78,9 @@ def _killed_again_and_again(
 
 
 def _steady(peer: Peer, since_s: float, plan: Plan) -> tuple[float, float]:
-    """Wait until all is there, there was output since, and then for the steady stretch that the plan asks for. Returns
-    when all was there, and when the stretch ended."""
+    """Wait until there was output since, all is there, and then for the steady stretch that the plan asks for, at the
+    end of which all must be there still: who has just joined may yet fall behind. Returns when all was there, and when
+    the stretch ended."""
     _until(lambda: any(o.at_s > since_s for o in with_rows(peer.outputs())), peer, READY_S, "put out anything more")
     _until(peer.redundant, peer, READY_S, "become ready")
     from_s = time.time()
@@ -85,9 +88,9 @@ def _steady(peer: Peer, since_s: float, plan: Plan) -> tuple[float, float]:
     def steady() -> bool:
         if time.time() - from_s < plan.steady_s:
             return False
-        return sum(o.at_s > from_s for o in with_rows(peer.outputs())) >= plan.steady_epochs
+        return peer.redundant() and sum(o.at_s > from_s for o in with_rows(peer.outputs())) >= plan.steady_epochs
 
-    _until(steady, peer, STEADY_S_MAX, f"put out {plan.steady_epochs} epochs after it was ready")
+    _until(steady, peer, STEADY_S_MAX, f"put out {plan.steady_epochs} epochs, all of it ready to the end")
     return from_s, max(o.at_s for o in peer.outputs())
 
 
@@ -98,25 +101,28 @@ def _outcome(peer: Peer, keys: int, fed: list[Rows]) -> str:
     while True:
         last = max(o.at_s for o in peer.outputs())
         if time.time() - last >= QUIET_S:
-            outcome = judge(peer, expected)
+            outcome = judge(peer.results(), peer.account, expected, at_most=peer.name == GAP)
             if not outcome.startswith("WRONG") or time.monotonic() > deadline_s:
                 return outcome
         peer.check()
         time.sleep(1.0)
 
 
-def judge(peer: Peer, expected: Tally) -> str:
-    """What came out against what the input comes to, key by key."""
+def judge(
+    results: Iterable[pa.Table], account: Callable[[], tuple[int, int]], expected: Tally, *, at_most: bool
+) -> str:
+    """What came out against what the input comes to, key by key. Where rows may be dropped, no key may be above it, and
+    what ``account`` says was computed and dropped must be all of the input."""
     found = Tally(expected.keys)
-    for table in peer.results():
+    for table in results:
         found.apply(table)
-    if peer.name != GAP:
+    if not at_most:
         differing = found.differing(expected)
         return "exact" if not differing else f"WRONG: {differing:,} keys differ ({found.rows():,}/{expected.rows():,})"
     above = found.above(expected)
     if above:
         return f"WRONG: {above:,} keys are above what the input has"
-    computed, dropped = peer.account()
+    computed, dropped = account()
     if computed + dropped != expected.rows():
         return f"WRONG: of {expected.rows():,} rows {computed:,} were computed and {dropped:,} dropped on record"
     return f"at most ({dropped:,} rows dropped on record)"

@@ -28,6 +28,8 @@ from rekindle.home import open_home
 from rekindle.keeper import open_keeper
 from rekindle.keeper.keeper import Keeper
 from rekindle.keeper.records import Incarnation, Member
+from rekindle.node.worker import COMPUTING, STANDBY
+from rekindle.recovery.placement import in_pool
 
 HERE = Path(__file__).resolve().parent
 NODES = {PASSIVE: 2, ACTIVE: 2, POOL: 2}
@@ -35,6 +37,7 @@ ROWS_MAX = 1_000_000
 FOR_S = 3600
 IDLE_S = 300
 HOME_S = 60.0
+LAG_MAX = 5  # epochs; a report is up to a heartbeat old
 
 
 class PeerFailed(Exception):
@@ -245,10 +248,11 @@ class Rekindle(Peer):
 
     def redundant(self) -> bool:
         live = self.keeper.members()
+        head = self.keeper.head("counts")
         return (
             len(live) >= NODES.get(self.name, 1)
             and not any(member.incarnation in self._killed for member in live)
-            and all(member.report.get("phase") == "ready" for member in live)
+            and all(member.report.get("phase") == "ready" and _in_place(member, head) for member in live)
         )
 
     def account(self) -> tuple[int, int]:
@@ -294,6 +298,16 @@ class Rekindle(Peer):
         if len(live) == 1:
             return next(iter(live.values()))
         raise PeerFailed(f"nobody owns the fragment of {self.name}\n{owners}")
+
+
+def _in_place(member: Member, head: int) -> bool:
+    """Whether a node could take over: warm in the pool, with layers restored, or computing and not behind."""
+    if in_pool(member.node):
+        return True
+    said = member.report.get("replicas", {}).get("counts", {})
+    if said.get("role") == STANDBY:
+        return bool(said["epoch"] > 0)
+    return bool(said.get("role") == COMPUTING and said["epoch"] >= head - LAG_MAX)
 
 
 def _parts(folder: Path) -> list[Path]:
