@@ -140,8 +140,9 @@ class Peer(ABC):
             )
 
     def story(self) -> str:
+        """What it said last, for whoever reads of a failure."""
         console = self.run / "console"
-        return console.read_text(errors="replace")[-3000:] if console.exists() else ""
+        return "\n".join(console.read_text(errors="replace").splitlines()[-8:]) if console.exists() else ""
 
 
 class Plain(Peer):
@@ -267,6 +268,12 @@ class Rekindle(Peer):
 
     def events(self) -> list[tuple[float, str, str]]:
         return [(event.at_s, event.kind, event.subject) for event in self.keeper.events()]
+
+    def story(self) -> str:
+        if self._keeper is None:
+            return super().story()
+        members = [f"{m.node} {m.incarnation} {m.state} {dict(m.report)}" for m in self._keeper.members()]
+        return "\n".join([super().story(), f"counts is at epoch {self._keeper.head('counts')}", *members])
 
     @property
     def keeper(self) -> Keeper:
