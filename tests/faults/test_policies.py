@@ -48,7 +48,7 @@ def test_every_policy_survives_every_constellation_of_deaths(tmp_path: Path, und
         one, other = redundant(scene, after=1)
         hung = owner_of(scene, "joined", one, other)
         scene.signal(hung, signal.SIGSTOP)
-        scene.until(lambda: taken_over(scene, "joined", hung), "its lease has run out, and the other one owns")
+        scene.until(lambda: owner_now(scene, "joined") != hung.incarnation, "its lease runs out, the other one owns")
         assert scene.stopped(hung.pid)
         starting = started(scene, but=(one, other))
         kill(scene, starting)  # during repair
@@ -122,8 +122,12 @@ def redundant(scene: Scene, *, after: int) -> tuple[Member, Member]:
 
 
 def owner_of(scene: Scene, subject: str, *members: Member) -> Member:
+    return next(m for m in members if m.incarnation == owner_now(scene, subject))
+
+
+def owner_now(scene: Scene, subject: str) -> int:
     with scene.keeper() as keeper:
-        return next(m for m in members if m.incarnation == keeper.owners()[subject].incarnation)
+        return keeper.owners()[subject].incarnation
 
 
 def taken_over(scene: Scene, subject: str, before: Member) -> bool:

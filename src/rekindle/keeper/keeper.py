@@ -278,10 +278,10 @@ class Keeper:
 
     # -- events ------------------------------------------------------------------------------------
 
-    def event(self, kind: str, subject: str, **detail: Any) -> None:
-        """Note something that happened, for people."""
+    def event(self, kind: str, subject: str, *, at_s: float | None = None, **detail: Any) -> None:
+        """Note something that happened, for people; now, unless ``at_s`` says when."""
         key = uuid.uuid4().hex
-        now_s = self._clock()
+        now_s = self._clock() if at_s is None else at_s
         self._store.write(lambda tx: self._notes.event(tx, key, kind, subject, detail, now_s))
 
     def events(self, *, after: int = 0, limit: int | None = None, kinds: Sequence[str] = ()) -> list[Event]:

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from rekindle.errors import DeclarationError, Fenced, KeeperUnavailable, RekindleError
+from rekindle.guarantees import guarantees
 from rekindle.home import Home, open_home
 from rekindle.keeper import open_keeper
 from rekindle.keeper.keeper import Keeper
@@ -117,7 +118,7 @@ class Node:
         self._phase = "looking"
         clean_up(context, node)
         self._workers = workers_of(context, node)
-        context.ownership.start(node, [worker.subject for worker in self._workers])
+        context.ownership.start(node, {worker.subject: worker.owned for worker in self._workers})
         for worker in self._workers:
             worker.start()
 
@@ -285,9 +286,10 @@ def record_streams(keeper: Keeper, pipeline: Pipeline, analysis: Analysis) -> No
             published[name + REJECTED_SUFFIX] = (name, (), source.place)
     for fragment in analysis.fragments:
         published[fragment.name] = (fragment.name, fragment.inputs, fragment.operators[-1].place)
+    given = guarantees(pipeline)
     for stream, (owner, inputs, place) in published.items():
         schema = analysis.schemas[stream]
-        recorded = keeper.record_stream(StreamRecord(stream, owner, schema.json(), inputs, "precise"))
+        recorded = keeper.record_stream(StreamRecord(stream, owner, schema.json(), inputs, given[stream]))
         before = StructType.fromJson(json.loads(recorded.schema))
         if before != schema:
             raise DeclarationError(
