@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Iterator
 from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -155,7 +155,11 @@ def random_book(seed: int, names: frozenset[str]) -> Book:
     for name in sorted(names):
         book.inputs[name] = [
             [
-                Row(max(0, i * STEP_US + chance.randint(-6 * STEP_US, STEP_US)), chance.randint(0, 1), chance.random() < 0.9)
+                Row(
+                    max(0, i * STEP_US + chance.randint(-6 * STEP_US, STEP_US)),
+                    chance.randint(0, 1),
+                    chance.random() < 0.9,
+                )
                 for _ in range(chance.randint(0, 3))
             ]
             for i in range(16)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -117,7 +117,7 @@ class _Reader:
         if not marked:
             raise Unbounded(
                 f"there is no event time under a watermark among {columns}, so the state is kept forever",
-                f"call withWatermark('TIME', 'DELAY') on the input, and have F.window('TIME', ...) or TIME among {columns}",
+                f"call withWatermark('TIME', ...) on the input, and have F.window('TIME', ...) or TIME among {columns}",
             )
         if len(marked) > 1:
             raise Unbounded(f"there are several event times among {columns}: {', '.join(c.name() for c in marked)}")
