@@ -188,6 +188,16 @@ class Keeper:
         """Published epochs in (after, through], in order."""
         return self._store.read(lambda connection: self._line.epochs(connection, stream, after, through, limit))
 
+    def first_reaching(self, stream: str, time_us: int, *, after: int, through: int) -> EpochNumber | None:
+        """The oldest kept epoch in (after, through] that may hold a row of this event time or a later one: by its
+        record, or because it has rows and no event times on record. None if there is none.
+
+        Costs what there are kept epochs in that range.
+        """
+        return self._store.read(
+            lambda connection: self._line.first_reaching(connection, stream, time_us, after, through)
+        )
+
     # -- sinks -------------------------------------------------------------------------------------
 
     def delivered(self, sink: str) -> EpochNumber:

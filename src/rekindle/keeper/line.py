@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, and_, bindparam, func, or_, select
 
 from rekindle.errors import BrokenInvariant
 from rekindle.keeper import rows as records
@@ -56,6 +56,13 @@ class Line:
             .where(of_stream, epochs.c.epoch > bindparam("past"), epochs.c.epoch <= bindparam("upto"))
             .order_by(epochs.c.epoch)
             .limit(bindparam("most"))
+        )
+        latest = epochs.c.event_time_max_us
+        self._first_reaching = select(func.min(epochs.c.epoch)).where(
+            of_stream,
+            epochs.c.epoch > bindparam("past"),
+            epochs.c.epoch <= bindparam("upto"),
+            or_(latest >= bindparam("time_us"), and_(latest.is_(None), epochs.c.rows > 0)),
         )
         # From one stream's name to the next along the index: heads costs what the streams number, not the epochs.
         each = epochs.alias("each")
@@ -250,6 +257,15 @@ class Line:
             "most": most if limit is None else limit,
         }
         return [records.epoch(row) for row in rows(connection.execute(self._epochs, asked))]
+
+    def first_reaching(
+        self, connection: Connection, stream: str, time_us: int, after: int, through: int
+    ) -> EpochNumber | None:
+        asked = {"of": stream, "time_us": time_us, "past": after, "upto": through}
+        first: Any = connection.execute(self._first_reaching, asked).scalar_one_or_none()
+        if first is None:
+            return None
+        return EpochNumber(records.reading(f"an epoch of stream {stream!r}").whole("epoch", first, 1))
 
     def _last(self, tx: Connection, fragment: str) -> str:
         last = self.last_claim(tx, fragment)

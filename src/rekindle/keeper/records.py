@@ -97,6 +97,8 @@ class Segment:
 class Output:
     """What a fragment wants to publish on one of its streams: the proposal of an epoch.
 
+    The event times are those of the stream's first timestamp column, None where that is not known of every segment.
+    ``watermark_us`` is the watermark that the computation of this epoch went by, None if there was none.
     ``dropped`` is not None for an epoch that was not computed but skipped: how many rows of its input were dropped,
     and the fragment's state with them.
     """
@@ -107,6 +109,7 @@ class Output:
     digest: str
     event_time_min_us: int | None = None
     event_time_max_us: int | None = None
+    watermark_us: int | None = None
     dropped: int | None = None
 
     def __post_init__(self) -> None:
