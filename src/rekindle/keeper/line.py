@@ -132,7 +132,7 @@ class Line:
             if canonical(span.after) != canonical(start):
                 raise BrokenInvariant(
                     f"{what} does not start where the last one ended",
-                    detail=f"input {name!r} starts after {span.after!r}, the last claim ended at {start!r}",
+                    detail=f"input {name!r} starts after {span.after!r}, it must start after {start!r}",
                 )
             if is_stream:
                 self._check_stream_span(tx, what, name, span)

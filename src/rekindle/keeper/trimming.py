@@ -57,8 +57,8 @@ class Trimming:
         for who, needed in self._needs(tx, stream, gone):
             if needed < before:
                 raise StillNeeded(
-                    f"epochs of stream {stream!r} before {before} are still needed by {who}",
-                    detail=f"from epoch {needed} on; kept are {oldest} and later",
+                    f"epochs of stream {stream!r} that are to be trimmed are still needed by {who}",
+                    detail=f"needed from epoch {needed} on, to be trimmed are those from {oldest} to {before - 1}",
                 )
         tx.execute(self._forget_epochs, {"of": stream, "before": before})
 
@@ -78,8 +78,8 @@ class Trimming:
         for what, needed in needs:
             if needed < before:
                 raise StillNeeded(
-                    f"claims of fragment {fragment!r} before {before} are still needed for its {what}",
-                    detail=f"from epoch {max(needed, 1)} on; kept are {first.epoch} to {last.epoch}",
+                    f"claims of fragment {fragment!r} that are to be trimmed are still needed for its {what}",
+                    detail=f"needed from epoch {needed} on, to be trimmed are those from {first.epoch} to {before - 1}",
                 )
         tx.execute(self._forget_claims, {"of": fragment, "before": before})
 
