@@ -33,10 +33,10 @@ STATEFUL = Traits(stateful=("an aggregate",))
 def declared(retain_s: float) -> tuple[Pipeline, tuple[Fragment, ...]]:
     pipeline = Pipeline("house", settings=Settings(retain_s=retain_s))
     pipeline.source("lines", Rate(1))
-    pipeline.stream(lambda lines: lines, name="sums", recovery=Rollback())
-    pipeline.stream(lambda lines: lines, name="plain")
-    pipeline.stream(lambda plain: plain, name="window", recovery=UpstreamBackup())
-    pipeline.stream(lambda plain: plain, name="tail", recovery=Gap())
+    pipeline.stream(name="sums", recovery=Rollback())(lambda lines: lines)
+    pipeline.stream(name="plain")(lambda lines: lines)
+    pipeline.stream(name="window", recovery=UpstreamBackup())(lambda plain: plain)
+    pipeline.stream(name="tail", recovery=Gap())(lambda plain: plain)
     pipeline.sink("sums", Console(), name="out")
     pipeline.sink("tail", Console(), name="ends")
     return pipeline, fuse(pipeline, {"sums": STATEFUL, "plain": Traits(), "window": STATEFUL, "tail": STATEFUL})
@@ -83,10 +83,13 @@ class Household:
 
     # -- what replicas do ----------------------------------------------------------------------------
 
-    def beat(self, by: Incarnation | None = None, **in_hand: int) -> None:
+    def beat(self, **in_hand: int) -> None:
         """A heartbeat that reports the epochs in hand."""
+        self.beat_of(self.me, in_hand)
+
+    def beat_of(self, by: Incarnation, in_hand: Mapping[str, int]) -> None:
         replicas = {name: {"role": "computing", "epoch": epoch, "of": 1} for name, epoch in in_hand.items()}
-        self.keeper.beat(by or self.me, {"replicas": replicas})
+        self.keeper.beat(by, {"replicas": replicas})
 
     def step(self, name: str, *, take: int | None = None, rows: int = 1) -> Claim:
         """The next epoch of a fragment: claimed (``take`` epochs of each input, or all there are), and published."""

@@ -46,10 +46,10 @@ def test_a_turn_trims_what_an_earlier_one_has_seen_and_every_node_has_answered(h
     assert house.oldest()["lines"] == 1
     for _ in range(2):
         house.beat()
-    house.beat(other)
+    house.beat_of(other, {})
     house.trim.turn()
     assert house.oldest()["lines"] == 1, "the other node's report may be older than the survey"
-    house.beat(other, sums=8)
+    house.beat_of(other, {"sums": 8})
     house.trim.turn()
     assert house.oldest() == {"lines": 8, "plain": 7, "window": 7, "sums": 8, "tail": 10}
     house.keeper.fence(other, "test")
