@@ -42,6 +42,7 @@ class Line:
         self._claims_near = (
             select(claims).where(of_fragment, claims.c.epoch >= bindparam("at") - 1).order_by(claims.c.epoch).limit(2)
         )
+        self._first_claim = select(claims).where(of_fragment).order_by(claims.c.epoch).limit(1)
         self._last_claim = select(claims).where(of_fragment).order_by(claims.c.epoch.desc()).limit(1)
         self._claims = (
             select(claims)
@@ -51,6 +52,7 @@ class Line:
         )
         self._epoch = select(epochs).where(of_stream, epochs.c.epoch == bindparam("at"))
         self._head = select(epochs.c.epoch).where(of_stream).order_by(epochs.c.epoch.desc()).limit(1)
+        self._oldest = select(epochs.c.epoch).where(of_stream).order_by(epochs.c.epoch).limit(1)
         self._epochs = (
             select(epochs)
             .where(of_stream, epochs.c.epoch > bindparam("past"), epochs.c.epoch <= bindparam("upto"))
@@ -107,6 +109,8 @@ class Line:
         for found in near:
             if found.epoch == epoch:
                 return found
+        if near and near[0].epoch > epoch:
+            raise BrokenInvariant(f"{check.record} was trimmed", detail=self._kept(tx, fragment))
         before = near[0] if near else None
         if len(near) > 1 or (before.epoch if before is not None else 0) != epoch - 1:
             raise BrokenInvariant(
@@ -131,14 +135,18 @@ class Line:
         for name, span in sorted(spans.items()):
             owner = self._owner(tx, name)
             is_stream = owner is not None and owner != fragment
-            start = before[name].through if name in before else (0 if is_stream else None)
+            start = before[name].through if name in before else (self._beginning(tx, name) if is_stream else None)
             if canonical(span.after) != canonical(start):
                 raise BrokenInvariant(
                     f"{what} does not start where the last one ended",
-                    detail=f"input {name!r} starts after {span.after!r}, the last claim ended at {start!r}",
+                    detail=f"input {name!r} starts after {span.after!r}, it must start after {start!r}",
                 )
             if is_stream:
                 self._check_stream_span(tx, what, name, span)
+
+    def _beginning(self, tx: Connection, stream: str) -> int:
+        """Where a new reader of a stream starts: what was trimmed before it came is not for it."""
+        return max(0, self.oldest(tx, stream) - 1)
 
     def _check_stream_span(self, tx: Connection, what: str, name: str, span: Span) -> None:
         if type(span.after) is not int or type(span.through) is not int or span.after < 0:
@@ -178,6 +186,11 @@ class Line:
             raise BrokenInvariant(f"{what} has no stream to be published on")
         self._lives.hold(tx, by)
         if tx.execute(self._claimed, {"of": fragment, "at": epoch}).scalar_one_or_none() is None:
+            first = self.first_claim(tx, fragment)
+            if first is not None and epoch < first.epoch:
+                raise BrokenInvariant(
+                    f"{what} is published after its claim was trimmed", detail=self._kept(tx, fragment)
+                )
             raise BrokenInvariant(
                 f"{what} is published without a claim", detail=f"its last claim is of {self._last(tx, fragment)}"
             )
@@ -212,7 +225,7 @@ class Line:
             if found is None or found.fragment != fragment:
                 raise BrokenInvariant(
                     f"{what} cannot be published on stream {stream!r}",
-                    detail="the epoch is missing" if found is None else f"fragment {found.fragment!r} did already",
+                    detail="it was trimmed" if found is None else f"fragment {found.fragment!r} did already",
                 )
             epochs[stream] = found
             won = won and found.incarnation == by and found.output.segments == output.segments
@@ -222,6 +235,10 @@ class Line:
 
     def claim_of(self, connection: Connection, fragment: str, epoch: EpochNumber) -> Claim | None:
         row = one_row(connection.execute(self._claim, {"of": fragment, "at": epoch}))
+        return None if row is None else records.claim(row)
+
+    def first_claim(self, connection: Connection, fragment: str) -> Claim | None:
+        row = one_row(connection.execute(self._first_claim, {"of": fragment}))
         return None if row is None else records.claim(row)
 
     def last_claim(self, connection: Connection, fragment: str) -> Claim | None:
@@ -234,9 +251,11 @@ class Line:
 
     def head(self, connection: Connection, stream: str) -> EpochNumber:
         newest: Any = connection.execute(self._head, {"of": stream}).scalar_one_or_none()
-        if newest is None:
-            return EpochNumber(0)
-        return EpochNumber(records.reading(f"the newest epoch of stream {stream!r}").whole("epoch", newest, 1))
+        return _number(f"the newest epoch of stream {stream!r}", newest)
+
+    def oldest(self, connection: Connection, stream: str) -> EpochNumber:
+        oldest: Any = connection.execute(self._oldest, {"of": stream}).scalar_one_or_none()
+        return _number(f"the oldest epoch of stream {stream!r}", oldest)
 
     def heads(self, connection: Connection) -> dict[str, Epoch]:
         found = [records.epoch(row) for row in rows(connection.execute(self._heads))]
@@ -270,6 +289,14 @@ class Line:
     def _last(self, tx: Connection, fragment: str) -> str:
         last = self.last_claim(tx, fragment)
         return "none" if last is None else f"epoch {last.epoch}"
+
+    def _kept(self, tx: Connection, fragment: str) -> str:
+        first = self.first_claim(tx, fragment)
+        return "no claim is kept" if first is None else f"the oldest claim that is kept is of epoch {first.epoch}"
+
+
+def _number(what: str, found: Any) -> EpochNumber:
+    return EpochNumber(0 if found is None else records.reading(what).whole("epoch", found, 1))
 
 
 def _epoch_row(

@@ -76,6 +76,15 @@ class Claim:
     claimed_at_s: float = 0.0
 
 
+def needed_input(stream: str, claim: Claim | None, before: Claim | None) -> EpochNumber:
+    """The oldest epoch of ``stream`` that a fragment takes in who computes on from ``claim``, or, where that is not
+    made yet, after ``before``, the one before it. 1 if neither tells: nothing of the stream may go.
+    """
+    if claim is not None:
+        return EpochNumber(claim.spans[stream].after + 1 if stream in claim.spans else 1)
+    return EpochNumber(before.spans[stream].through + 1 if before is not None and stream in before.spans else 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """One immutable Parquet file. ``path`` is relative to the home, ``checksum`` is XXH3-64 in hex."""

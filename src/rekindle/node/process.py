@@ -39,6 +39,8 @@ from rekindle.node.stateful import Stateful
 from rekindle.node.stateless import Stateless
 from rekindle.node.steps import Steps
 from rekindle.node.traits import Analysis, analyse, as_nullable
+from rekindle.node.trim import SUBJECT as TRIMMING
+from rekindle.node.trim import Trim
 from rekindle.node.worker import COMPUTING, STANDBY, Context, Worker
 from rekindle.pipeline import Pipeline, Place
 from rekindle.plan import Fragment, check
@@ -172,7 +174,11 @@ class Node:
                     self._phase = "ready"
                 if self._phase == "ready" and all(w.failed or w.role in (STANDBY, COMPUTING) for w in self._workers):
                     self._courtesy.take_part()
-                replicas = {w.subject: {"role": w.role, "epoch": w.position, "of": w.of} for w in self._workers}
+                replicas = {
+                    w.subject: {"role": w.role, "epoch": w.position, "of": w.of}
+                    for w in self._workers
+                    if w.subject != TRIMMING
+                }
                 report = {
                     "node": self._node,
                     "phase": self._phase,
@@ -230,7 +236,7 @@ def workers_of(context: Context, node: str) -> list[Worker]:
             )
     workers += [computing(context, f) for f in context.analysis.fragments if hosts(node, f.node, f)]
     workers += [Deliver(context, sink) for sink in pipeline.sinks.values() if hosts(node, sink.node)]
-    return workers
+    return [*workers, Trim(context)]
 
 
 def computing(context: Context, fragment: Fragment) -> Worker:
