@@ -135,7 +135,7 @@ def after(outputs: dict[int, Counter[Hashable]], head: int) -> dict[int, Counter
 
 @pytest.mark.parametrize("name", KINDS)
 @given(data=st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_replay_from_the_oldest_needed_epoch_goes_on_like_the_original(name: str, data: st.DataObject) -> None:
     made = KINDS[name]
     book = data.draw(books(made.memory.inputs))
