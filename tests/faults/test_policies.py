@@ -15,14 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.errors import Fenced
 from rekindle.keeper.records import Member, Span
 from rekindle.sources import Rate
 from rekindle.streams.segments import read_batches
+from rekindle.supervisor.processes import start_ticks
 from tests.faults.conftest import Trades
 from tests.faults.scene import Scene
 from tests.faults.soundness import assert_done, flaws
-from tests.faults.test_zombie import exit_code
 from tests.sources.collect import Collected
 
 pytestmark = [pytest.mark.processes, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -55,7 +54,7 @@ def test_every_policy_survives_every_constellation_of_deaths(tmp_path: Path, und
         starting = started(scene, but=(one, other))
         kill(scene, starting)  # during repair
         scene.until(lambda: started(scene, but=(one, other, starting)), "it is replaced once more")
-        wake_and_see_it_fenced(scene, run.process.pid, hung)
+        wake_and_see_it_fenced(scene, hung)
 
         one, other = redundant(scene, after=1)
         kill(scene, one, other)  # both together
@@ -165,14 +164,12 @@ def kill(scene: Scene, *members: Member) -> None:
         scene.until(lambda: not killed & {m.incarnation for m in keeper.members()}, "the dead are fenced")
 
 
-def wake_and_see_it_fenced(scene: Scene, supervisor: int, zombie: Member) -> None:
-    os.kill(supervisor, signal.SIGSTOP)  # nobody buries the zombie before its exit code is read
-    try:
-        scene.signal(zombie, signal.SIGCONT)
-        scene.until(lambda: exit_code(zombie.pid) is not None, "the zombie ends by itself")
-        assert exit_code(zombie.pid) == Fenced.exit_code
-    finally:
-        os.kill(supervisor, signal.SIGCONT)
+def wake_and_see_it_fenced(scene: Scene, zombie: Member) -> None:
+    scene.signal(zombie, signal.SIGCONT)
+    scene.until(lambda: start_ticks(zombie.pid) is None, "the zombie ends by itself")
+    (log,) = scene.home.logs.glob(f"*-{zombie.incarnation}.log")
+    assert f"incarnation {zombie.incarnation} of node" in log.read_text() and "was fenced" in log.read_text()
+    assert not [e for e in scene.events("node_killed") if e.detail["incarnation"] == zombie.incarnation]
 
 
 # -- what should have come out -------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import NoReturn
 
 from rekindle.errors import KeeperUnavailable
@@ -48,6 +49,8 @@ class Ownership:
         nothing that a new owner takes over but the shipping of layers."""
         self._node = node
         self._wanted = dict(subjects)
+        with suppress(KeeperUnavailable):  # the thread goes on asking
+            self._look()  # so that nobody stands by who need not
         threading.Thread(target=self._watch, name="ownership", daemon=True).start()
 
     def owns(self, subject: str) -> bool:
