@@ -32,6 +32,7 @@ from rekindle.keeper.records import REJECTED_SUFFIX, Incarnation, Member, Stream
 from rekindle.load import load_pipeline
 from rekindle.node.courtesy import Courtesy
 from rekindle.node.deliver import Deliver
+from rekindle.node.executors import watch_executors
 from rekindle.node.ingest import REJECTED, Ingest, SparkIngest
 from rekindle.node.ownership import Ownership
 from rekindle.node.session import start_session
@@ -99,6 +100,13 @@ class Node:
         spark, analysis = self._prepare(home, pipeline)
         context = self._context(home, keeper, pipeline, spark, analysis)
         record_streams(keeper, pipeline, analysis)
+        watch_executors(
+            spark,
+            self._stopping,
+            lambda executor: keeper.event(
+                "executor_lost", self._node, executor=executor, incarnation=self._incarnation
+            ),
+        )
         node = wait_in_pool(context, self._say) if in_pool(options.node) else options.node
         if node is not None:
             self._node = node
