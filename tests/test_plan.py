@@ -9,8 +9,7 @@ import pytest
 
 import rekindle as rk
 from rekindle.errors import DeclarationError
-from rekindle.plan import Fragment, Traits, check, fuse, hosts, order, replicas
-from rekindle.recovery import ActiveStandby, PassiveStandby, Rollback
+from rekindle.plan import Fragment, Traits, check, fuse, order
 
 STATEFUL = Traits(stateful=("an aggregate",))
 RANDOM = Traits(nondeterministic=("rand()",))
@@ -152,23 +151,3 @@ def test_a_cycle_is_refused_and_named() -> None:
 def test_a_pipeline_without_source_is_refused() -> None:
     with pytest.raises(DeclarationError, match="has no source"):
         check(rk.Pipeline("p"))
-
-
-def test_the_nodes_that_host_replicas() -> None:
-    assert hosts("main", 1) == ("main",)
-    assert hosts("score", 3) == ("score", "score.2", "score.3")
-
-
-def test_as_many_nodes_as_the_most_demanding_policy_wants() -> None:
-    pipeline = pipeline_of(a="s")
-    assert replicas(pipeline, "main") == 1
-    pipeline.stream(name="b", recovery=ActiveStandby(replicas=3))(operator("a"))
-    pipeline.stream(name="c", node="other", recovery=PassiveStandby())(operator("a"))
-    assert (replicas(pipeline, "main"), replicas(pipeline, "other")) == (3, 2)
-
-
-def test_where_only_a_source_is_the_policy_of_the_pipeline_counts() -> None:
-    pipeline = rk.Pipeline("p", recovery=ActiveStandby())
-    pipeline.source("s", rk.sources.Rate(10), node="edge")
-    pipeline.stream(name="a", recovery=Rollback())(operator("s"))
-    assert (replicas(pipeline, "edge"), replicas(pipeline, "main")) == (2, 1)

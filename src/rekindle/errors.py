@@ -31,6 +31,10 @@ class BrokenInvariant(RekindleError):
     """A record or a caller breaks a rule of the design. Always a bug or damage, never retried."""
 
 
+class StillNeeded(BrokenInvariant):
+    """What was to be trimmed is needed by somebody on record, who is named."""
+
+
 class DeclarationError(RekindleError):
     """The pipeline file is wrong: an unknown input, a cycle, a bad name, an impossible option."""
 
@@ -65,6 +69,12 @@ class Fenced(RekindleError):
     """This incarnation was replaced: it may not claim, publish or deliver any more."""
 
     exit_code = 6
+
+
+class EpochTrimmed(RekindleError):
+    """An epoch is asked for that was trimmed: it was older than its stream keeps, and nobody on record needed it."""
+
+    exit_code = 3
 
 
 class SegmentDamaged(RekindleError):

@@ -71,25 +71,6 @@ def readable(pipeline: Pipeline) -> tuple[str, ...]:
     return (*pipeline.sources, *rejects, *pipeline.streams)
 
 
-def hosts(node: str, replicas: int) -> tuple[str, ...]:
-    """The names of the nodes that host ``replicas`` of what is placed on ``node``.
-
-    >>> hosts("main", 2)
-    ('main', 'main.2')
-    """
-    return (node, *(f"{node}.{number}" for number in range(2, replicas + 1)))
-
-
-def replicas(pipeline: Pipeline, node: str) -> int:
-    """How many nodes stand for ``node``: as many as the policy needs that wants most of them. Sources and sinks have
-    no policy of their own, so the pipeline's counts too where there are any, and all of these nodes stand by for them.
-    """
-    wanted = [stream.recovery.replicas for stream in pipeline.streams.values() if stream.node == node]
-    if node in {s.node for s in pipeline.sources.values()} | {s.node for s in pipeline.sinks.values()}:
-        wanted.append(pipeline.recovery.replicas)
-    return max(wanted, default=1)
-
-
 def order(pipeline: Pipeline) -> tuple[str, ...]:
     """The operators' streams, inputs first. Raises DeclarationError for a cycle."""
     done: list[str] = []

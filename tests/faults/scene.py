@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 PIPELINES = Path(__file__).parent / "pipelines"
 RUN_S_MAX = 200
 PATIENCE_S = 60.0
+STILL_S = 2.0
 
 Row = tuple[Any, ...]
 
@@ -210,6 +211,34 @@ class Scene:
         finally:
             processes.close()
         return killed
+
+    def caught_up(self) -> bool:
+        """Whether every fragment has taken in and published all that its inputs hold, and every sink has it."""
+        with self.keeper() as keeper:
+            heads = keeper.heads()
+            for record in keeper.streams().values():
+                claim = keeper.last_claim(record.fragment)
+                if claim is None or record.stream not in heads or heads[record.stream].epoch != claim.epoch:
+                    return False
+                for name in record.inputs:
+                    if any(e.output.rows for e in keeper.epochs(name, after=claim.spans[name].through)):
+                        return False
+            return all(epoch == heads[stream].epoch for stream, epoch in keeper.deliveries().values())
+
+    def finish(self, run: Run, sources: Mapping[str, int]) -> Ended:
+        """End a run once its sources have brought so many rows and nothing has been left to do for a while."""
+        still_since = [time.monotonic()]
+
+        def over() -> bool:
+            with self.keeper() as keeper:
+                brought = {s: sum(e.output.rows for e in keeper.epochs(s, after=0)) for s in sources}
+            if brought != dict(sources) or not self.caught_up():
+                still_since[0] = time.monotonic()
+            return time.monotonic() - still_since[0] > STILL_S
+
+        self.until(over, "all input is taken in", timeout_s=150)
+        run.process.send_signal(signal.SIGINT)
+        return run.ends()
 
     def signal(self, member: Member, number: signal.Signals) -> None:
         """A signal to a node's whole process group, which is its own."""

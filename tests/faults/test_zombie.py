@@ -2,7 +2,7 @@
 
 Fault model. Survived: the node's process group is stopped (SIGSTOP) in the middle of its work, is taken for dead
 when its lease has run out, and goes on (SIGCONT) after another has taken over. Lost: nothing; the woken one
-publishes and delivers nothing, and ends with the exit code of a fenced node.
+publishes and delivers nothing, and ends by itself, fenced.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.errors import Fenced
+from rekindle.supervisor.processes import start_ticks
 from tests.faults.conftest import Trades
 from tests.faults.scene import Scene
 from tests.faults.soundness import assert_done, flaws
@@ -37,13 +37,10 @@ def test_stopped_node_is_replaced_and_fenced(tmp_path: Path, undisturbed: Trades
         taken_over = scene.head("joined")
         scene.until(lambda: scene.head("joined") > taken_over, "epochs of the one that took over")
 
-        run.process.send_signal(signal.SIGSTOP)  # nobody buries the zombie before its exit code is read
-        try:
-            scene.signal(zombie, signal.SIGCONT)
-            scene.until(lambda: exit_code(zombie.pid) is not None, "the zombie ends by itself")
-            assert exit_code(zombie.pid) == Fenced.exit_code
-        finally:
-            run.process.send_signal(signal.SIGCONT)
+        scene.signal(zombie, signal.SIGCONT)
+        scene.until(lambda: start_ticks(zombie.pid) is None, "the zombie ends by itself")
+        assert "was fenced" in scene.home.logs.joinpath(f"main-{zombie.incarnation}.log").read_text()
+        assert not [e for e in scene.events("node_killed") if e.detail["incarnation"] == zombie.incarnation]
         assert_done(run.ends())
 
         late = [e for s in ("bids", "joined", "spreads", "volumes") for e in scene.epochs(s)]
@@ -52,10 +49,3 @@ def test_stopped_node_is_replaced_and_fenced(tmp_path: Path, undisturbed: Trades
         assert flaws(scene) == []
         assert witness.changed() == []
         assert Trades.of(scene) == undisturbed
-
-
-def exit_code(pid: int) -> int | None:
-    """Of a process that has ended and is not buried yet."""
-    text = Path(f"/proc/{pid}/stat").read_text()
-    fields = text[text.rindex(")") + 2 :].split()
-    return int(fields[49]) >> 8 if fields[0] == "Z" else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -177,3 +178,30 @@ def test_claims_come_in_pages(place: Place, monkeypatch: pytest.MonkeyPatch) -> 
         keeper.claim("lines", EpochNumber(e), {"outside": Span(e - 1 or None, e)}, by=me)
     assert [c.epoch for c in keeper.claims("lines")] == list(range(1, count + 1))
     assert [c.epoch for c in keeper.claims("lines", after=count - 1)] == [count]
+
+
+def test_the_first_epoch_that_reaches_an_event_time(keeper: Keeper, me: Incarnation) -> None:
+    times = [(1, 5), None, (3, 9), (2, 4), (-9, -7)]
+    for e, bounds in enumerate(times, start=1):
+        made = output(str(e), rows=0 if bounds is None else 3)
+        if bounds is not None:
+            made = replace(made, event_time_min_us=bounds[0], event_time_max_us=bounds[1])
+        keeper.claim("lines", EpochNumber(e), {"outside": Span(e - 1 or None, e)}, by=me)
+        keeper.publish("lines", EpochNumber(e), {"lines": made}, by=me)
+    found = [keeper.first_reaching("lines", t, after=0, through=5) for t in (-9, 5, 6, 9, 10)]
+    assert found == [1, 1, 3, 3, None]  # an epoch without rows reaches nothing
+    assert keeper.first_reaching("lines", 4, after=1, through=5) == 3
+    assert keeper.first_reaching("lines", 4, after=3, through=5) == 4
+    assert keeper.first_reaching("lines", 4, after=1, through=2) is None
+    assert keeper.first_reaching("lines", -8, after=4, through=5) == 5
+    keeper.claim("lines", EpochNumber(6), {"outside": Span(5, 6)}, by=me)
+    keeper.publish("lines", EpochNumber(6), {"lines": output("6")}, by=me)
+    assert keeper.first_reaching("lines", 99, after=0, through=6) == 6  # rows, and nothing known of their times
+    assert keeper.first_reaching("other", 0, after=0, through=9) is None
+
+
+def test_the_watermark_of_an_epoch_is_on_record(keeper: Keeper, me: Incarnation) -> None:
+    keeper.claim("lines", E1, {"outside": Span(None, 1)}, by=me)
+    made = replace(output(), watermark_us=-5)
+    assert keeper.publish("lines", E1, {"lines": made}, by=me).won
+    assert keeper.heads()["lines"].output == made

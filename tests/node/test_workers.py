@@ -82,7 +82,7 @@ class Node:
             stopping=stopping,
         )
         self.workers = workers_of(self.context, "main")
-        self.context.ownership.start("main", [worker.subject for worker in self.workers])
+        self.context.ownership.start("main", {worker.subject: worker.owned for worker in self.workers})
 
     def _die(self, error: BaseException) -> NoReturn:
         raise AssertionError("the node would end") from error

@@ -6,7 +6,7 @@ from typing import Any
 
 import rekindle as rk
 from rekindle.plan import Traits, fuse
-from rekindle.recovery.placement import hosts, in_pool, lost_places, node_of, nodes_of, pool_of, slot_of, slots
+from rekindle.recovery.placement import beside, hosts, in_pool, lost_places, node_of, nodes_of, pool_of, slot_of, slots
 
 
 def mixed() -> rk.Pipeline:
@@ -76,3 +76,14 @@ def test_streams_that_recover_in_different_ways_are_not_fused() -> None:
 
     cut, _ = fuse(pipeline, {"cleaned": Traits(), "shown": Traits()})
     assert cut.name == "cleaned" and cut.why == ("its reader shown recovers in another way",)
+
+
+def test_where_only_a_source_is_the_policy_of_the_pipeline_counts() -> None:
+    pipeline = rk.Pipeline("p", recovery=rk.ActiveStandby())
+    pipeline.source("rows", rk.sources.Rate(10), node="edge")
+
+    @pipeline.stream(recovery=rk.Rollback())
+    def shown(rows: Any) -> Any: ...
+
+    assert (slots(pipeline, "edge"), slots(pipeline, "main")) == (2, 1)
+    assert beside("score", 3) == ("score", "score.2", "score.3")

@@ -23,3 +23,11 @@ def test_the_newest_file_that_the_sources_saw(tmp_path: Path) -> None:
         log(tmp_path / "c" / "sources" / source / "10", latest, latest - 500)
         (tmp_path / "c" / "sources" / source / ".11.crc").write_bytes(b"\xff")
     assert checkpoint.newest_shown_s(tmp_path / "c") == 5.5
+
+
+def test_the_watermark_of_a_batch_is_in_its_offsets(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "4").write_text(
+        'v1\n{"batchWatermarkMs":12,"batchTimestampMs":99,"conf":{}}\n{"logOffset":4}'
+    )
+    assert checkpoint.watermark_us(tmp_path, 4) == 12_000

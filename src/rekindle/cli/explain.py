@@ -10,7 +10,8 @@ import typer
 
 from rekindle.cli.report import note, print_json, print_line
 from rekindle.guarantees import guarantees, sink_guarantees
-from rekindle.plan import check, hosts, replicas
+from rekindle.plan import check
+from rekindle.recovery.placement import beside, slots
 
 
 def explain(
@@ -47,7 +48,7 @@ def facts(pipeline: Any, analysis: Any) -> dict[str, Any]:
     given, delivered = guarantees(pipeline), sink_guarantees(pipeline)
 
     def standing_for(node: str) -> list[str]:
-        return list(hosts(node, replicas(pipeline, node)))
+        return list(beside(node, slots(pipeline, node)))
 
     return {
         "pipeline": pipeline.name,
@@ -73,7 +74,7 @@ def facts(pipeline: Any, analysis: Any) -> dict[str, Any]:
                 "output_mode": f.output_mode,
                 "deterministic": f.deterministic,
                 "recovery": f.recovery.describe(),
-                "nodes": list(hosts(f.node, f.recovery.replicas)),
+                "nodes": list(beside(f.node, f.recovery.replicas if f.stateful else slots(pipeline, f.node))),
                 "guarantee": given[f.name],
                 "why": list(f.why),
                 "schema": analysis.schemas[f.name].simpleString(),

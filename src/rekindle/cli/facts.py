@@ -165,6 +165,8 @@ class Watch:
             page = self._keeper.epochs(record.stream, after=counted.through, through=head, limit=_PAGE)
             if not page:
                 break
+            if counted.through == counted.after:
+                counted.after = int(page[0].epoch) - 1  # what was trimmed before the first look is not counted
             for epoch in page:
                 counted.rows += epoch.output.rows
                 counted.recent.append((epoch.published_at_s, epoch.output.rows))

@@ -14,7 +14,7 @@ import typer
 from rekindle.cli.opened import known_stream, opened
 from rekindle.cli.options import DEFAULT_HOME, HomeOption, JsonOption, KeeperOption
 from rekindle.cli.report import note, plain_line, print_line
-from rekindle.errors import DeclarationError
+from rekindle.errors import DeclarationError, EpochTrimmed, SegmentDamaged
 from rekindle.home import Home
 from rekindle.keeper import Keeper
 from rekindle.keeper.records import Epoch, EpochNumber
@@ -35,7 +35,7 @@ def read(
     keeper: KeeperOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the rows of a stream, in their canonical order, from its first epoch on.
+    """Print the rows of a stream, in their canonical order, from the oldest epoch that is kept.
 
     With --json one row is one line. Every segment's size and checksum are verified before it is read.
     """
@@ -43,7 +43,7 @@ def read(
     with opened(home, keeper) as (place, records):
         known_stream(stream, records.streams())
         epochs = _all(records, stream) if epoch is None else iter([_one(records, stream, epoch)])
-        rows = _rows(place, epochs)
+        rows = _rows(place, records, epochs)
         if as_json:
             for row in islice(rows, wanted):
                 sys.stdout.write(orjson.dumps(row, default=_jsonable).decode() + "\n")
@@ -59,6 +59,8 @@ def _all(keeper: Keeper, stream: str) -> Iterator[Epoch]:
         page = keeper.epochs(stream, after=seen, through=head, limit=_EPOCHS_AT_ONCE)
         if not page:
             return
+        if seen and page[0].epoch != seen + 1:
+            raise _trimmed(stream, seen + 1, f"the oldest epoch that is kept is {page[0].epoch}")
         yield from page
         seen = page[-1].epoch
 
@@ -73,13 +75,31 @@ def _one(keeper: Keeper, stream: str, number: int) -> Epoch:
             f"epoch {number} of stream {stream!r} is not published",
             hint=f"the newest is {head}" if head else "none is published yet",
         )
-    raise DeclarationError(f"epoch {number} of stream {stream!r} is not kept any more", detail=f"the newest is {head}")
+    raise EpochTrimmed(
+        f"epoch {number} of stream {stream!r} is not kept any more",
+        detail=f"kept are the epochs {keeper.oldest(stream)} to {head}",
+        hint="retain_s of the stream says how long its epochs are kept",
+    )
 
 
-def _rows(home: Home, epochs: Iterator[Epoch]) -> Iterator[dict[str, Any]]:
-    for batch in read_batches(home, epochs):
-        for start in range(0, batch.num_rows, 1000):
-            yield from batch.slice(start, 1000).to_pylist()
+def _rows(home: Home, keeper: Keeper, epochs: Iterator[Epoch]) -> Iterator[dict[str, Any]]:
+    for epoch in epochs:
+        try:
+            for batch in read_batches(home, [epoch]):
+                for start in range(0, batch.num_rows, 1000):
+                    yield from batch.slice(start, 1000).to_pylist()
+        except SegmentDamaged as damage:
+            if keeper.epoch(epoch.stream, epoch.epoch) is not None:
+                raise
+            raise _trimmed(epoch.stream, epoch.epoch, damage.detail) from damage
+
+
+def _trimmed(stream: str, epoch: int, detail: str) -> EpochTrimmed:
+    return EpochTrimmed(
+        f"epoch {epoch} of stream {stream!r} was trimmed while it was read",
+        detail=detail,
+        hint="read again: it starts with the oldest epoch that is kept then",
+    )
 
 
 def _jsonable(value: Any) -> Any:

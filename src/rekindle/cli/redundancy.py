@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rekindle.keeper.records import Member, Owner, StreamRecord
-from rekindle.plan import hosts
+from rekindle.recovery.placement import beside
 
 COUNTED = ("computing", "standby")
 """The roles that make a replica count: it computes, or can at once."""
@@ -95,7 +95,7 @@ def redundancy(
                 owner_incarnation=None if owner is None else int(owner.incarnation),
                 owner_live=owner is not None and owner.live,
                 replicas=there,
-                missing={node: _instead(node, known, live) for node in hosts(home, wanted) if node not in there},
+                missing={node: _instead(node, known, live) for node in beside(home, wanted) if node not in there},
             )
         )
     return tuple(found)

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from rekindle.cli.added import Added
 from rekindle.cli.durations import parse_duration
 from rekindle.cli.options import DEFAULT_HOME, HomeOption, JsonOption, KeeperOption
 from rekindle.cli.progress import Progress, progress_for
@@ -28,7 +29,7 @@ from rekindle.supervisor.supervise import Supervisor
 
 PATIENCE_S = 2.0
 LOOK_S = 0.25
-_PAGE = 1000
+COUNT_S = 2.0
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -109,7 +110,8 @@ class Run:
         self._looked_s = self._started_s
         self._still_s = self._started_s
         self._moved: object = None
-        self._before = {stream: int(epoch.epoch) for stream, epoch in keeper.heads().items()}
+        self._counted_s = self._started_s
+        self._added = Added(keeper)
 
     def to_its_end(self, for_s: float | None, until_idle_s: float | None, *, as_json: bool) -> int:
         """Returns the exit code. Raises DeclarationError if a node says that the pipeline file is wrong."""
@@ -150,6 +152,9 @@ class Run:
         if now_s - self._looked_s >= LOOK_S and self._supervisor.keeper_away_since_s is None:
             self._looked_s = now_s
             try:
+                if now_s - self._counted_s >= COUNT_S:
+                    self._counted_s = now_s
+                    self._added.count()
                 return self._idle_or_hopeless(now_s, until_idle_s)
             except KeeperUnavailable:
                 self._still_s = self._monotonic()  # the supervisor's next step says so
@@ -188,7 +193,8 @@ class Run:
     def _sum_up(self, why: str, killed: list[str], *, as_json: bool) -> int:
         failures = self._keeper.failures()
         exit_code = FragmentFailed.exit_code if failures or self._supervisor.given_up else 0
-        streams = self._streams()
+        self._added.count()
+        streams = self._added.streams()
         seconds = round(self._monotonic() - self._started_s, 1)
         if as_json:
             print_json(
@@ -214,15 +220,3 @@ class Run:
             note(plain(f"failed: {failure.subject} at epoch {failure.epoch}: {failure.reason}"))
             note(plain(failure.traceback.rstrip()))
         return exit_code
-
-    def _streams(self) -> dict[str, dict[str, Any]]:
-        """What this run added to each stream."""
-        added = {}
-        for stream, head in sorted(self._keeper.heads().items()):
-            before = after = self._before.get(stream, 0)
-            rows = 0
-            while page := self._keeper.epochs(stream, after=after, through=int(head.epoch), limit=_PAGE):
-                rows += sum(epoch.output.rows for epoch in page)
-                after = int(page[-1].epoch)
-            added[stream] = {"epochs": int(head.epoch) - before, "rows": rows, "epoch": int(head.epoch)}
-        return added

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,6 +34,7 @@ from rekindle.keeper.safety import Safety
 from rekindle.keeper.schema import tables
 from rekindle.keeper.store import Store
 from rekindle.keeper.tally import Dialect
+from rekindle.keeper.trimming import Trimming
 from rekindle.keeper.waiting import PostgresWatch, SqliteWatch, Watch
 
 
@@ -55,6 +56,7 @@ class Keeper:
         self._line = Line(described, dialect, self._lives)
         self._notes = Notes(described, dialect, self._lives, self._line)
         self._safety = Safety(described, dialect, self._lives)
+        self._trimming = Trimming(described, dialect, self._lives, self._line, self._notes, self._safety)
         self._store = Store(address, patience_s=patience_s)
         self._watch: Watch
         if schema is None:
@@ -139,7 +141,7 @@ class Keeper:
         whose spans do not start where the fragment's last claim ended, run backwards, or run ahead of what
         is published. A span is a stream's if a stream of that name is recorded whose fragment is not this one
         (checked as epoch numbers against its head), otherwise a source's (checked only for ``after`` equal to
-        the last ``through``).
+        the last ``through``). A stream that the fragment did not claim before starts with its oldest kept epoch.
         """
         claim = self._store.write(lambda tx: self._line.claim(tx, fragment, epoch, spans, by, self._clock()))
         self._watch.nudge()
@@ -161,11 +163,15 @@ class Keeper:
     def claim_of(self, fragment: str, epoch: EpochNumber) -> Claim | None:
         return self._store.read(lambda connection: self._line.claim_of(connection, fragment, epoch))
 
+    def first_claim(self, fragment: str) -> Claim | None:
+        """The oldest claim that is kept."""
+        return self._store.read(lambda connection: self._line.first_claim(connection, fragment))
+
     def last_claim(self, fragment: str) -> Claim | None:
         return self._store.read(lambda connection: self._line.last_claim(connection, fragment))
 
     def claims(self, fragment: str, *, after: int = 0) -> Iterator[Claim]:
-        """Claims in order of epoch, read in pages."""
+        """Claims that are kept, in order of epoch, read in pages."""
         while True:
             page = self._store.read(partial(self._line.claims, fragment=fragment, after=after))
             yield from page
@@ -177,6 +183,10 @@ class Keeper:
         """The newest published epoch, 0 if none."""
         return self._store.read(lambda connection: self._line.head(connection, stream))
 
+    def oldest(self, stream: str) -> EpochNumber:
+        """The oldest epoch that is kept, 0 if none was published yet."""
+        return self._store.read(lambda connection: self._line.oldest(connection, stream))
+
     def heads(self) -> dict[str, Epoch]:
         """The newest epoch of every stream that has one."""
         return self._store.read(self._line.heads)
@@ -185,8 +195,18 @@ class Keeper:
         return self._store.read(lambda connection: self._line.epoch(connection, stream, epoch))
 
     def epochs(self, stream: str, *, after: int, through: int | None = None, limit: int | None = None) -> list[Epoch]:
-        """Published epochs in (after, through], in order."""
+        """Published epochs in (after, through] that are kept, in order."""
         return self._store.read(lambda connection: self._line.epochs(connection, stream, after, through, limit))
+
+    def first_reaching(self, stream: str, time_us: int, *, after: int, through: int) -> EpochNumber | None:
+        """The oldest kept epoch in (after, through] that may hold a row of this event time or a later one: by its
+        record, or because it has rows and no event times on record. None if there is none.
+
+        Costs what there are kept epochs in that range.
+        """
+        return self._store.read(
+            lambda connection: self._line.first_reaching(connection, stream, time_us, after, through)
+        )
 
     # -- sinks -------------------------------------------------------------------------------------
 
@@ -199,7 +219,8 @@ class Keeper:
         return self._store.read(self._notes.deliveries)
 
     def record_delivery(self, sink: str, stream: str, epoch: EpochNumber, *, by: Incarnation) -> None:
-        """The sink has ``epoch``. Must be the next one, or already recorded (a repeat). Raises Fenced."""
+        """The sink has ``epoch``. Must be the next one, or already recorded (a repeat); a sink's first one is the
+        oldest that is kept. Raises Fenced."""
         self._store.write(lambda tx: self._notes.record_delivery(tx, sink, stream, epoch, by, self._clock()))
         self._watch.nudge()
 
@@ -256,6 +277,29 @@ class Keeper:
         """The pinned safe points, and why each is."""
         return self._store.read(lambda connection: self._safety.pins(connection, fragment))
 
+    # -- trimming ----------------------------------------------------------------------------------
+
+    def trim_epochs(self, stream: str, before: EpochNumber, *, by: Incarnation, gone: Collection[str] = ()) -> None:
+        """Forget the epochs of ``stream`` before ``before``; the head always stays.
+
+        Raises Fenced, and StillNeeded, naming who, if a sink on record has not taken one of them, or a fragment on
+        record reads one in what it has not published yet or would compute again from a pinned safe point. ``gone``
+        are sinks and fragments that are not waited for. What a policy needs is not known here.
+        """
+        self._store.write(lambda tx: self._trimming.epochs(tx, stream, before, by, gone))
+
+    def trim_claims(self, fragment: str, before: EpochNumber, *, by: Incarnation) -> None:
+        """Forget the claims of ``fragment`` before ``before``; the last one and the one before it always stay.
+
+        Raises Fenced, and StillNeeded if the epoch of one of them is kept or not published, or if one of them comes
+        after a pinned safe point, or is that of it.
+        """
+        self._store.write(lambda tx: self._trimming.claims(tx, fragment, before, by))
+
+    def trim_events(self, *, keep: int, by: Incarnation) -> None:
+        """Forget all but the newest ``keep`` events, and all but about as many failed attempts. Raises Fenced."""
+        self._store.write(lambda tx: self._trimming.events(tx, keep, by))
+
     # -- failures ----------------------------------------------------------------------------------
 
     def record_attempt(self, subject: str, epoch: EpochNumber, *, by: Incarnation) -> int:
@@ -278,10 +322,10 @@ class Keeper:
 
     # -- events ------------------------------------------------------------------------------------
 
-    def event(self, kind: str, subject: str, **detail: Any) -> None:
-        """Note something that happened, for people."""
+    def event(self, kind: str, subject: str, *, at_s: float | None = None, **detail: Any) -> None:
+        """Note something that happened, for people; now, unless ``at_s`` says when."""
         key = uuid.uuid4().hex
-        now_s = self._clock()
+        now_s = self._clock() if at_s is None else at_s
         self._store.write(lambda tx: self._notes.event(tx, key, kind, subject, detail, now_s))
 
     def events(self, *, after: int = 0, limit: int | None = None, kinds: Sequence[str] = ()) -> list[Event]:

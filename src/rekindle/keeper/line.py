@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, and_, bindparam, func, or_, select
 
 from rekindle.errors import BrokenInvariant
 from rekindle.keeper import rows as records
@@ -42,6 +42,7 @@ class Line:
         self._claims_near = (
             select(claims).where(of_fragment, claims.c.epoch >= bindparam("at") - 1).order_by(claims.c.epoch).limit(2)
         )
+        self._first_claim = select(claims).where(of_fragment).order_by(claims.c.epoch).limit(1)
         self._last_claim = select(claims).where(of_fragment).order_by(claims.c.epoch.desc()).limit(1)
         self._claims = (
             select(claims)
@@ -51,11 +52,19 @@ class Line:
         )
         self._epoch = select(epochs).where(of_stream, epochs.c.epoch == bindparam("at"))
         self._head = select(epochs.c.epoch).where(of_stream).order_by(epochs.c.epoch.desc()).limit(1)
+        self._oldest = select(epochs.c.epoch).where(of_stream).order_by(epochs.c.epoch).limit(1)
         self._epochs = (
             select(epochs)
             .where(of_stream, epochs.c.epoch > bindparam("past"), epochs.c.epoch <= bindparam("upto"))
             .order_by(epochs.c.epoch)
             .limit(bindparam("most"))
+        )
+        latest = epochs.c.event_time_max_us
+        self._first_reaching = select(func.min(epochs.c.epoch)).where(
+            of_stream,
+            epochs.c.epoch > bindparam("past"),
+            epochs.c.epoch <= bindparam("upto"),
+            or_(latest >= bindparam("time_us"), and_(latest.is_(None), epochs.c.rows > 0)),
         )
         # From one stream's name to the next along the index: heads costs what the streams number, not the epochs.
         each = epochs.alias("each")
@@ -100,6 +109,8 @@ class Line:
         for found in near:
             if found.epoch == epoch:
                 return found
+        if near and near[0].epoch > epoch:
+            raise BrokenInvariant(f"{check.record} was trimmed", detail=self._kept(tx, fragment))
         before = near[0] if near else None
         if len(near) > 1 or (before.epoch if before is not None else 0) != epoch - 1:
             raise BrokenInvariant(
@@ -124,14 +135,18 @@ class Line:
         for name, span in sorted(spans.items()):
             owner = self._owner(tx, name)
             is_stream = owner is not None and owner != fragment
-            start = before[name].through if name in before else (0 if is_stream else None)
+            start = before[name].through if name in before else (self._beginning(tx, name) if is_stream else None)
             if canonical(span.after) != canonical(start):
                 raise BrokenInvariant(
                     f"{what} does not start where the last one ended",
-                    detail=f"input {name!r} starts after {span.after!r}, the last claim ended at {start!r}",
+                    detail=f"input {name!r} starts after {span.after!r}, it must start after {start!r}",
                 )
             if is_stream:
                 self._check_stream_span(tx, what, name, span)
+
+    def _beginning(self, tx: Connection, stream: str) -> int:
+        """Where a new reader of a stream starts: what was trimmed before it came is not for it."""
+        return max(0, self.oldest(tx, stream) - 1)
 
     def _check_stream_span(self, tx: Connection, what: str, name: str, span: Span) -> None:
         if type(span.after) is not int or type(span.through) is not int or span.after < 0:
@@ -171,6 +186,11 @@ class Line:
             raise BrokenInvariant(f"{what} has no stream to be published on")
         self._lives.hold(tx, by)
         if tx.execute(self._claimed, {"of": fragment, "at": epoch}).scalar_one_or_none() is None:
+            first = self.first_claim(tx, fragment)
+            if first is not None and epoch < first.epoch:
+                raise BrokenInvariant(
+                    f"{what} is published after its claim was trimmed", detail=self._kept(tx, fragment)
+                )
             raise BrokenInvariant(
                 f"{what} is published without a claim", detail=f"its last claim is of {self._last(tx, fragment)}"
             )
@@ -205,7 +225,7 @@ class Line:
             if found is None or found.fragment != fragment:
                 raise BrokenInvariant(
                     f"{what} cannot be published on stream {stream!r}",
-                    detail="the epoch is missing" if found is None else f"fragment {found.fragment!r} did already",
+                    detail="it was trimmed" if found is None else f"fragment {found.fragment!r} did already",
                 )
             epochs[stream] = found
             won = won and found.incarnation == by and found.output.segments == output.segments
@@ -215,6 +235,10 @@ class Line:
 
     def claim_of(self, connection: Connection, fragment: str, epoch: EpochNumber) -> Claim | None:
         row = one_row(connection.execute(self._claim, {"of": fragment, "at": epoch}))
+        return None if row is None else records.claim(row)
+
+    def first_claim(self, connection: Connection, fragment: str) -> Claim | None:
+        row = one_row(connection.execute(self._first_claim, {"of": fragment}))
         return None if row is None else records.claim(row)
 
     def last_claim(self, connection: Connection, fragment: str) -> Claim | None:
@@ -227,9 +251,11 @@ class Line:
 
     def head(self, connection: Connection, stream: str) -> EpochNumber:
         newest: Any = connection.execute(self._head, {"of": stream}).scalar_one_or_none()
-        if newest is None:
-            return EpochNumber(0)
-        return EpochNumber(records.reading(f"the newest epoch of stream {stream!r}").whole("epoch", newest, 1))
+        return _number(f"the newest epoch of stream {stream!r}", newest)
+
+    def oldest(self, connection: Connection, stream: str) -> EpochNumber:
+        oldest: Any = connection.execute(self._oldest, {"of": stream}).scalar_one_or_none()
+        return _number(f"the oldest epoch of stream {stream!r}", oldest)
 
     def heads(self, connection: Connection) -> dict[str, Epoch]:
         found = [records.epoch(row) for row in rows(connection.execute(self._heads))]
@@ -251,9 +277,26 @@ class Line:
         }
         return [records.epoch(row) for row in rows(connection.execute(self._epochs, asked))]
 
+    def first_reaching(
+        self, connection: Connection, stream: str, time_us: int, after: int, through: int
+    ) -> EpochNumber | None:
+        asked = {"of": stream, "time_us": time_us, "past": after, "upto": through}
+        first: Any = connection.execute(self._first_reaching, asked).scalar_one_or_none()
+        if first is None:
+            return None
+        return EpochNumber(records.reading(f"an epoch of stream {stream!r}").whole("epoch", first, 1))
+
     def _last(self, tx: Connection, fragment: str) -> str:
         last = self.last_claim(tx, fragment)
         return "none" if last is None else f"epoch {last.epoch}"
+
+    def _kept(self, tx: Connection, fragment: str) -> str:
+        first = self.first_claim(tx, fragment)
+        return "no claim is kept" if first is None else f"the oldest claim that is kept is of epoch {first.epoch}"
+
+
+def _number(what: str, found: Any) -> EpochNumber:
+    return EpochNumber(0 if found is None else records.reading(what).whole("epoch", found, 1))
 
 
 def _epoch_row(

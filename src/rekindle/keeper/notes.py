@@ -82,6 +82,8 @@ class Notes:
         newest = _delivered(held)
         if epoch <= newest:
             return
+        if newest == 0 and 1 < epoch <= self._line.oldest(tx, stream):
+            newest = EpochNumber(epoch - 1)  # a new sink starts with what is kept
         if epoch != newest + 1:
             raise BrokenInvariant(f"{check.record} is not the next one", detail=f"the newest it took is {newest}")
         head = self._line.head(tx, stream)

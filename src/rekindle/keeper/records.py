@@ -76,6 +76,15 @@ class Claim:
     claimed_at_s: float = 0.0
 
 
+def needed_input(stream: str, claim: Claim | None, before: Claim | None) -> EpochNumber:
+    """The oldest epoch of ``stream`` that a fragment takes in who computes on from ``claim``, or, where that is not
+    made yet, after ``before``, the one before it. 1 if neither tells: nothing of the stream may go.
+    """
+    if claim is not None:
+        return EpochNumber(claim.spans[stream].after + 1 if stream in claim.spans else 1)
+    return EpochNumber(before.spans[stream].through + 1 if before is not None and stream in before.spans else 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """One immutable Parquet file. ``path`` is relative to the home, ``checksum`` is XXH3-64 in hex."""
@@ -97,6 +106,8 @@ class Segment:
 class Output:
     """What a fragment wants to publish on one of its streams: the proposal of an epoch.
 
+    The event times are those of the stream's first timestamp column, None where that is not known of every segment.
+    ``watermark_us`` is the watermark that the computation of this epoch went by, None if there was none.
     ``dropped`` is not None for an epoch that was not computed but skipped: how many rows of its input were dropped,
     and the fragment's state with them.
     """
@@ -107,6 +118,7 @@ class Output:
     digest: str
     event_time_min_us: int | None = None
     event_time_max_us: int | None = None
+    watermark_us: int | None = None
     dropped: int | None = None
 
     def __post_init__(self) -> None:

@@ -141,6 +141,7 @@ def output_row(check: Check, output: Output) -> dict[str, Any]:
         "digest": check.text("digest", output.digest),
         "event_time_min_us": check.time_us("event_time_min_us", output.event_time_min_us),
         "event_time_max_us": check.time_us("event_time_max_us", output.event_time_max_us),
+        "watermark_us": check.time_us("watermark_us", output.watermark_us),
         "dropped": None if output.dropped is None else check.whole("dropped", output.dropped),
     }
 
@@ -161,6 +162,7 @@ def epoch(row: Row) -> Epoch:
         digest=check.text("digest", row["digest"]),
         event_time_min_us=check.time_us("event_time_min_us", row["event_time_min_us"]),
         event_time_max_us=check.time_us("event_time_max_us", row["event_time_max_us"]),
+        watermark_us=check.time_us("watermark_us", row["watermark_us"]),
         dropped=None if row["dropped"] is None else check.whole("dropped", row["dropped"]),
     )
     return Epoch(

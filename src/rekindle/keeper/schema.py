@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import BigInteger, Column, Double, Index, MetaData, Table, Text
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 COUNTERS = ("incarnations", "attempts", "events", "changes")
 """Rows of ``counters``. Whoever adds one to a counter has the turn until his transaction ends."""
@@ -104,6 +104,7 @@ def tables(schema: str | None) -> Tables:
             text("digest"),
             whole("event_time_min_us", null=True),
             whole("event_time_max_us", null=True),
+            whole("watermark_us", null=True),
             whole("dropped", null=True),  # rows of input, where it was published without being computed
             whole("incarnation"),
             time("published_at_s"),

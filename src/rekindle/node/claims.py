@@ -1,6 +1,7 @@
 """How a fragment comes by its next claim: adopt the one on record, or propose what has been published.
 
-No input ever waits for another: a proposal takes what is there, up to ``rows_max`` rows of each input.
+No input ever waits for another: a proposal takes what is there, up to ``rows_max`` rows of each input. An input that
+the fragment never claimed before starts with the oldest epoch that is kept of it, on record in the claim.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rekindle.errors import BrokenInvariant
+from rekindle.errors import BrokenInvariant, EpochTrimmed
 from rekindle.keeper.keeper import Keeper
 from rekindle.keeper.records import Claim, Epoch, EpochNumber, Incarnation, Span
 from rekindle.node.steps import Steps
@@ -67,7 +68,7 @@ class Claims:
         settle_at = self._clock() + self._settle_s if self._fragment.has_watermark and self._fragment.stateful else None
         if self._last is None or self._last.epoch != epoch - 1:
             self._last = self._keeper.claim_of(self._fragment.name, EpochNumber(epoch - 1)) if epoch > 1 else None
-            self._last_rows = _rows(read_claim(self._keeper, self._last).inputs) if self._last is not None else 0
+            self._last_rows = self._took(self._last) if self._last is not None else 0
         while not self._stopping.is_set():
             claim = self._keeper.claim_of(self._fragment.name, epoch)
             if claim is None:
@@ -76,6 +77,7 @@ class Claims:
                 if rows or due or epochs >= EMPTY_MAX:
                     self._steps.at("before_claim", self._fragment.name, epoch)
                     claim = self._keeper.claim(self._fragment.name, epoch, spans, by=self._incarnation)
+                    self._tell_late_starts(claim)
             if claim is not None:
                 inputs = read_claim(self._keeper, claim).inputs
                 self._last, self._last_rows = claim, _rows(inputs)
@@ -87,6 +89,18 @@ class Claims:
             self._seen = self._keeper.wait(self._seen, timeout)
         return None
 
+    def _tell_late_starts(self, claim: Claim) -> None:
+        known = self._last.spans if self._last is not None else {}
+        for name, span in claim.spans.items():
+            if name not in known and span.after:
+                self._keeper.event("input_starts_late", claim.fragment, stream=name, epoch=span.after + 1)
+
+    def _took(self, claim: Claim) -> int:
+        """How many rows a claim took in. An epoch that was trimmed since counts as one."""
+        taken = {name: self._keeper.epochs(name, after=s.after, through=s.through) for name, s in claim.spans.items()}
+        trimmed: int = sum(span.through - span.after - len(taken[name]) for name, span in claim.spans.items())
+        return _rows(taken) + trimmed
+
 
 def available(
     keeper: Keeper, fragment: Fragment, last: Claim | None, rows_max: int
@@ -94,10 +108,13 @@ def available(
     """The spans that can be claimed after ``last``, and how many rows and epochs they hold."""
     spans, total, epochs = {}, 0, 0
     for name in fragment.inputs:
-        after = last.spans[name].through if last is not None and name in last.spans else 0
+        taken = last.spans.get(name) if last is not None else None
+        after = taken.through if taken is not None else max(0, keeper.oldest(name) - 1)
         through, rows = after, 0
         while rows < rows_max:
             page = keeper.epochs(name, after=through, limit=PAGE)
+            if page and page[0].epoch != through + 1:
+                raise _trimmed(fragment.name, name, through, page[0].epoch)
             for record in page:
                 if rows and rows + record.output.rows > rows_max:
                     page = []
@@ -124,6 +141,15 @@ def read_claim(keeper: Keeper, claim: Claim) -> Work:
             )
         inputs[name] = records
     return Work(claim, inputs)
+
+
+def _trimmed(fragment: str, stream: str, through: int, oldest: EpochNumber) -> EpochTrimmed:
+    return EpochTrimmed(
+        f"fragment {fragment!r} has taken stream {stream!r} up to epoch {through}, and what came next was trimmed",
+        detail=f"the oldest epoch that is kept is {oldest}",
+        hint="it was left out of the pipeline for longer than its input is kept: under a new name it starts with "
+        "what is kept",
+    )
 
 
 def _rows(inputs: Mapping[str, list[Epoch]]) -> int:

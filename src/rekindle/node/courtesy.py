@@ -12,7 +12,7 @@ from pathlib import Path
 
 log = logging.getLogger("rekindle.node")
 AUTOGROUP = Path("/proc/self/autogroup")
-LOW = 15
+LOW = 5
 
 
 class Courtesy:

@@ -1,10 +1,13 @@
-"""Delivery: takes the epochs of a stream to a sink, in order, and records each one."""
+"""Delivery: takes the epochs of a stream to a sink, in order, and records each one.
+
+A sink that is new to a stream starts with the oldest epoch that is kept.
+"""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from rekindle.errors import DeclarationError
+from rekindle.errors import DeclarationError, EpochTrimmed
 from rekindle.keeper.records import Epoch, EpochNumber
 from rekindle.node.worker import Context, Worker
 from rekindle.pipeline import SinkDeclaration
@@ -34,7 +37,7 @@ class Deliver(Worker):
             )
         writer = self._declaration.sink.open()
         try:
-            self.epoch = EpochNumber(context.keeper.delivered(self.subject) + 1)
+            self.epoch = self._first()
             seen = 0
             while not context.stopping.is_set():
                 page = context.keeper.epochs(stream, after=self.epoch - 1, limit=PAGE)
@@ -47,8 +50,25 @@ class Deliver(Worker):
         finally:
             writer.close()
 
+    def _first(self) -> EpochNumber:
+        """The epoch to begin with."""
+        keeper, stream = self.context.keeper, self._declaration.stream
+        delivered, oldest = keeper.delivered(self.subject), keeper.oldest(stream)
+        if delivered == 0 and oldest > 1:
+            keeper.event("sink_starts_late", self.subject, stream=stream, epoch=oldest)
+            return oldest
+        return EpochNumber(delivered + 1)
+
     def _deliver(self, writer: Writer, record: Epoch) -> None:
         context = self.context
+        if record.epoch != self.epoch:
+            raise EpochTrimmed(
+                f"sink {self.subject!r} is to take epoch {self.epoch} of stream {record.stream!r} next, and that was "
+                "trimmed",
+                detail=f"the oldest epoch that is kept is {record.epoch}",
+                hint="it was left out of the pipeline for longer than the stream is kept: under a new name it starts "
+                "with what is kept",
+            )
         segments = tuple(
             verify(context.home, s, stream=record.stream, epoch=record.epoch) for s in record.output.segments
         )

@@ -99,11 +99,12 @@ class Ingest(Worker):
 
     def work(self) -> None:
         context, name = self.context, self.subject
-        self.epoch = EpochNumber(context.keeper.head(name) + 1)
-        history = [c.spans[name] for c in context.keeper.claims(name)]
-        reader = self._declaration.source.open(s.through for s in history)
-        after = history[self.epoch - 2].through if self.epoch > 1 else None
-        del history  # it is long in an old home, and the reader has made of it what it needs
+        source, head = self._declaration.source, context.keeper.head(name)
+        self.epoch = EpochNumber(head + 1)
+        last = context.keeper.claim_of(name, head) if head else None
+        after = last.spans[name].through if last is not None else None
+        known = context.keeper.claims(name, after=0 if source.needs_history else max(0, head - 1))
+        reader = source.open(claim.spans[name].through for claim in known)
         try:
             while True:
                 span = self._claim(reader, after)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import NoReturn
 
 from rekindle.errors import KeeperUnavailable
@@ -40,12 +41,16 @@ class Ownership:
         self._taking = taking
         self._changed = threading.Condition()
         self._owned: dict[str, bool] = {}  # subject -> whether nothing was lost with its owner before
-        self._wanted: frozenset[str] = frozenset()
+        self._wanted: dict[str, bool] = {}
         self._node = ""
 
-    def start(self, node: str, subjects: Iterable[str]) -> None:
+    def start(self, node: str, subjects: Mapping[str, bool]) -> None:
+        """``subjects`` may be owned by ``node``; the value says whether only the owner works. Where all work, there is
+        nothing that a new owner takes over but the shipping of layers."""
         self._node = node
-        self._wanted = frozenset(subjects)
+        self._wanted = dict(subjects)
+        with suppress(KeeperUnavailable):  # the thread goes on asking
+            self._look()  # so that nobody stands by who need not
         threading.Thread(target=self._watch, name="ownership", daemon=True).start()
 
     def owns(self, subject: str) -> bool:
@@ -87,7 +92,7 @@ class Ownership:
 
     def _look(self) -> bool:
         """Ask for what has no live owner; False when there is nothing left to ask for."""
-        missing = sorted(self._wanted - self._owned.keys())
+        missing = sorted(self._wanted.keys() - self._owned.keys())
         if not missing:
             return False
         owners = self._keeper.owners()
@@ -109,5 +114,5 @@ class Ownership:
         with self._changed:
             self._owned[subject] = intact
             self._changed.notify_all()
-        if answer.before is not None:
+        if answer.before is not None and self._wanted[subject]:
             self._keeper.event("taken_over", subject, incarnation=self._by, before=answer.before, node=self._node)

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from rekindle.errors import DeclarationError, Fenced, KeeperUnavailable, RekindleError
+from rekindle.guarantees import guarantees
 from rekindle.home import Home, open_home
 from rekindle.keeper import open_keeper
 from rekindle.keeper.keeper import Keeper
@@ -31,6 +32,7 @@ from rekindle.keeper.records import REJECTED_SUFFIX, Incarnation, Member, Stream
 from rekindle.load import load_pipeline
 from rekindle.node.courtesy import Courtesy
 from rekindle.node.deliver import Deliver
+from rekindle.node.executors import watch_executors
 from rekindle.node.ingest import REJECTED, Ingest, SparkIngest
 from rekindle.node.ownership import Ownership
 from rekindle.node.session import start_session
@@ -38,6 +40,8 @@ from rekindle.node.stateful import Stateful
 from rekindle.node.stateless import Stateless
 from rekindle.node.steps import Steps
 from rekindle.node.traits import Analysis, analyse, as_nullable
+from rekindle.node.trim import SUBJECT as TRIMMING
+from rekindle.node.trim import Trim
 from rekindle.node.worker import COMPUTING, STANDBY, Context, Worker
 from rekindle.pipeline import Pipeline, Place
 from rekindle.plan import Fragment, check
@@ -96,6 +100,13 @@ class Node:
         spark, analysis = self._prepare(home, pipeline)
         context = self._context(home, keeper, pipeline, spark, analysis)
         record_streams(keeper, pipeline, analysis)
+        watch_executors(
+            spark,
+            self._stopping,
+            lambda executor: keeper.event(
+                "executor_lost", self._node, executor=executor, incarnation=self._incarnation
+            ),
+        )
         node = wait_in_pool(context, self._say) if in_pool(options.node) else options.node
         if node is not None:
             self._node = node
@@ -117,7 +128,7 @@ class Node:
         self._phase = "looking"
         clean_up(context, node)
         self._workers = workers_of(context, node)
-        context.ownership.start(node, [worker.subject for worker in self._workers])
+        context.ownership.start(node, {worker.subject: worker.owned for worker in self._workers})
         for worker in self._workers:
             worker.start()
 
@@ -171,7 +182,11 @@ class Node:
                     self._phase = "ready"
                 if self._phase == "ready" and all(w.failed or w.role in (STANDBY, COMPUTING) for w in self._workers):
                     self._courtesy.take_part()
-                replicas = {w.subject: {"role": w.role, "epoch": w.position, "of": w.of} for w in self._workers}
+                replicas = {
+                    w.subject: {"role": w.role, "epoch": w.position, "of": w.of}
+                    for w in self._workers
+                    if w.subject != TRIMMING
+                }
                 report = {
                     "node": self._node,
                     "phase": self._phase,
@@ -229,7 +244,7 @@ def workers_of(context: Context, node: str) -> list[Worker]:
             )
     workers += [computing(context, f) for f in context.analysis.fragments if hosts(node, f.node, f)]
     workers += [Deliver(context, sink) for sink in pipeline.sinks.values() if hosts(node, sink.node)]
-    return workers
+    return [*workers, Trim(context)]
 
 
 def computing(context: Context, fragment: Fragment) -> Worker:
@@ -285,9 +300,10 @@ def record_streams(keeper: Keeper, pipeline: Pipeline, analysis: Analysis) -> No
             published[name + REJECTED_SUFFIX] = (name, (), source.place)
     for fragment in analysis.fragments:
         published[fragment.name] = (fragment.name, fragment.inputs, fragment.operators[-1].place)
+    given = guarantees(pipeline)
     for stream, (owner, inputs, place) in published.items():
         schema = analysis.schemas[stream]
-        recorded = keeper.record_stream(StreamRecord(stream, owner, schema.json(), inputs, "precise"))
+        recorded = keeper.record_stream(StreamRecord(stream, owner, schema.json(), inputs, given[stream]))
         before = StructType.fromJson(json.loads(recorded.schema))
         if before != schema:
             raise DeclarationError(

@@ -51,6 +51,8 @@ class Query:
         self.epoch = EpochNumber(checkpoint.standing(self._checkpoint).epoch + 1)
         self.work: Work | None = None
         self.raised: BaseException | None = None
+        self.watermark_us: int | None = None
+        """The watermark that the epoch in hand goes by."""
 
     def run(self) -> None:
         """Until ``next`` brings nothing more and the last batch is committed. Raises what the query failed with."""
@@ -81,6 +83,8 @@ class Query:
 
     def _batch(self, rows: DataFrame, batch: int) -> None:
         try:
+            if self._fragment.has_watermark:
+                self.watermark_us = checkpoint.watermark_us(self._checkpoint, batch)
             self._one_epoch(rows, checkpoint.epoch_of(self._checkpoint, batch))
         except BaseException as error:
             self.raised = error

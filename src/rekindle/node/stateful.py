@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -24,6 +25,7 @@ from rekindle.node.rehearsal import rehearse
 from rekindle.node.shipping import Shipping
 from rekindle.node.worker import COMPUTING, JOINING, STANDBY, Context, Worker
 from rekindle.plan import Fragment
+from rekindle.recovery.memory import oldest_needed
 from rekindle.recovery.policy import Fork, Jump, Replay, Restore, Situation, Start
 from rekindle.state import checkpoint
 from rekindle.streams.writer import EpochWriter, observe
@@ -43,7 +45,7 @@ class Stateful(Worker):
 
     def work(self) -> None:
         context, fragment = self.context, self._fragment
-        self._query, self.role = None, JOINING
+        self._query, self.role, self.epoch = None, JOINING, EpochNumber(0)
         self._claims = Claims(
             context.keeper,
             fragment,
@@ -119,8 +121,8 @@ class Stateful(Worker):
 
     def _situation(self) -> Situation:
         keeper, name = self.context.keeper, self.subject
-        last = keeper.last_claim(name)
-        oldest = next(iter(keeper.claims(name)), None)
+        last, oldest = keeper.last_claim(name), keeper.first_claim(name)
+        memory = self.context.analysis.memories.get(name)
         origins = [] if self._distrusted else furthest_first(self._folder, exclude=self._root)
         safe = keeper.safe_point(name) if self._shipping is not None and self._distrusted < 2 else None
         return Situation(
@@ -130,6 +132,7 @@ class Stateful(Worker):
             local=checkpoint.standing(origins[0]).epoch if origins else None,
             intact=self.context.ownership.intact(name),
             safe=safe.epoch if safe is not None else None,
+            depends_on=oldest_needed(keeper, name, memory, self._published) if memory is not None else None,
         )
 
     def _fork(self) -> checkpoint.Standing:
@@ -191,7 +194,7 @@ class Stateful(Worker):
         computed = context.steps.computing(name, epoch)
         writer.add_frame(rows)
         computed()
-        output = writer.finish()
+        output = replace(writer.finish(), watermark_us=self._query.watermark_us if self._query is not None else None)
         context.steps.at("before_publish", name, epoch)
         published = context.keeper.publish(name, epoch, {name: output}, by=context.incarnation)
         if not published.won:

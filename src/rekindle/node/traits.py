@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,20 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import NullType, StructType, TimestampType
 
 from rekindle.errors import DeclarationError
+from rekindle.node.memory import memory_of
+from rekindle.node.plans import WATERMARK, input_of, nodes, sequence, state_of
 from rekindle.pipeline import Pipeline, StreamDeclaration
 from rekindle.plan import Fragment, Traits, fuse, order
+from rekindle.recovery.memory import Memory
 
-STATEFUL = {
-    "Aggregate": "an aggregate",
-    "Distinct": "distinct",
-    "Deduplicate": "dropDuplicates",
-    "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark",
-    "GlobalLimit": "limit",
-    "FlatMapGroupsWithState": "flatMapGroupsWithState",
-    "FlatMapGroupsInPandasWithState": "applyInPandasWithState",
-    "TransformWithState": "transformWithState",
-    "TransformWithStateInPySpark": "transformWithState",
-}
 READS_CLOCK = {
     "CurrentTimestamp": "current_timestamp",
     "CurrentTimestampLike": "current_timestamp",
@@ -43,7 +35,6 @@ READS_CLOCK = {
     "LocalTimestamp": "localtimestamp",
     "UnixTimestampNow": "unix_timestamp",
 }
-WATERMARK = "spark.watermarkDelayMs"  # Spark marks the column with it
 ORDER_SENSITIVE = {"First": "first", "Last": "last", "CollectList": "collect_list", "ListAgg": "listagg"}
 ORDER_FREE = frozenset({"SortArray", "ArraySort", "Size"})  # around a collect_list they hide its order
 METADATA_FIELD = re.compile(r"_metadata#\d+\.(\w+)")
@@ -62,17 +53,20 @@ def analyse(pipeline: Pipeline, spark: SparkSession, schemas: Mapping[str, Struc
     watermarks: dict[str, dict[str, int]] = {}
     for name in order(pipeline):
         stream = pipeline.streams[name]
-        inputs = {
-            i: watermarked(streaming_frame(spark, known[i], empty / "*" / i), watermarks.get(i, {}))
-            for i in stream.inputs
-        }
+        inputs = _inputs(spark, stream.inputs, known, watermarks, empty)
         frame = _build(stream, inputs)
         known[name] = as_nullable(frame.schema)
         _check_columns(stream, known[name])
         traits[name] = _traits(stream, frame, spark)
         if not traits[name].stateful:
             watermarks[name] = _watermarks(frame.schema)
-    return Analysis(known, traits, watermarks, fuse(pipeline, traits))
+    fragments = fuse(pipeline, traits)
+    memories: dict[str, Memory] = {}
+    for fragment in fragments:
+        if fragment.recovery.needs_bounded_memory:
+            inputs = _inputs(spark, fragment.inputs, known, watermarks, empty)
+            memories[fragment.name] = memory_of(fragment, run_operators(fragment, inputs), known)
+    return Analysis(known, traits, watermarks, fragments, memories)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +75,14 @@ class Analysis:
 
     ``watermarks`` are those that a stateless stream hands on to its readers, whether they are fused with it or
     not: column and delay in milliseconds. A stateful stream hands none on: how late its rows are is not known.
+    ``memories`` say how far back the state of a fragment reaches, where its recovery depends on that.
     """
 
     schemas: Mapping[str, StructType]
     traits: Mapping[str, Traits]
     watermarks: Mapping[str, Mapping[str, int]]
     fragments: tuple[Fragment, ...]
+    memories: Mapping[str, Memory]
 
 
 def run_operators(fragment: Fragment, inputs: Mapping[str, DataFrame]) -> DataFrame:
@@ -100,6 +96,19 @@ def run_operators(fragment: Fragment, inputs: Mapping[str, DataFrame]) -> DataFr
 def streaming_frame(spark: SparkSession, schema: StructType, folder: Path) -> DataFrame:
     """A streaming DataFrame over a folder (or a glob) of Parquet files."""
     return spark.readStream.schema(schema).option("maxFileAge", "1h").parquet(str(folder))
+
+
+def _inputs(
+    spark: SparkSession,
+    names: Sequence[str],
+    schemas: Mapping[str, StructType],
+    watermarks: Mapping[str, Mapping[str, int]],
+    empty: Path,
+) -> dict[str, DataFrame]:
+    return {
+        name: watermarked(streaming_frame(spark, schemas[name], empty / "*" / name), watermarks.get(name, {}))
+        for name in names
+    }
 
 
 def watermarked(frame: DataFrame, watermarks: Mapping[str, int]) -> DataFrame:
@@ -165,12 +174,11 @@ def _traits(stream: StreamDeclaration, frame: DataFrame, spark: SparkSession) ->
     nondeterministic: dict[str, None] = {}
     positions: set[str] = set()
     watermark = False
-    for node in _nodes(plan):
+    for node in nodes(plan):
         kind = node.getClass().getSimpleName()
-        if kind in STATEFUL and _child_streams(node):
-            stateful[STATEFUL[kind]] = None
-        if kind == "Join" and node.left().isStreaming() and node.right().isStreaming():
-            stateful["a join of streams"] = None
+        state = state_of(node)
+        if state is not None:
+            stateful[state] = None
         watermark = watermark or kind == "EventTimeWatermark"
         if kind == "TransformWithStateInPySpark" and node.timeMode().toString().startswith("ProcessingTime"):
             nondeterministic["processing time"] = None
@@ -180,8 +188,8 @@ def _traits(stream: StreamDeclaration, frame: DataFrame, spark: SparkSession) ->
             nondeterministic["sample"] = None
         for reason in _nondeterminism(node):
             nondeterministic[reason] = None
-        if kind == "StreamingRelation" and METADATA in [a.name() for a in _sequence(node.output())]:
-            positions.add(Path(node.dataSource().options().get("path").get()).name)
+        if kind == "StreamingRelation" and METADATA in [a.name() for a in sequence(node.output())]:
+            positions.add(input_of(node))
     _check_supported(stream, plan, spark)
     _check_metadata(stream, plan)
     return Traits(tuple(stateful), tuple(nondeterministic), frozenset(positions & set(stream.inputs)), watermark)
@@ -233,7 +241,7 @@ def _check_columns(stream: StreamDeclaration, schema: StructType) -> None:
 
 
 def _nondeterminism(node: Any) -> Iterator[str]:
-    for expression in _sequence(node.expressions()):
+    for expression in sequence(node.expressions()):
         yield from _expression_nondeterminism(expression)
 
 
@@ -242,36 +250,19 @@ def _expression_nondeterminism(expression: Any) -> Iterator[str]:
     if kind in READS_CLOCK:
         yield f"{READS_CLOCK[kind]}()"
         return
-    children = _sequence(expression.children())
+    children = sequence(expression.children())
     if kind in ORDER_SENSITIVE and not (kind == "ListAgg" and not expression.orderExpressions().isEmpty()):
         yield f"{ORDER_SENSITIVE[kind]}() depends on the order of rows"
     if kind in ORDER_FREE:
         aggregates = [c for c in children if c.getClass().getSimpleName() == "AggregateExpression"]
-        inner = [c for a in aggregates for c in _sequence(a.children())]
+        inner = [c for a in aggregates for c in sequence(a.children())]
         if [c.getClass().getSimpleName() for c in inner] == ["CollectList"]:
-            children = [c for c in children if c not in aggregates] + _sequence(inner[0].children())
+            children = [c for c in children if c not in aggregates] + sequence(inner[0].children())
     if not expression.deterministic() and all(child.deterministic() for child in children):
         name = expression.prettyName() if kind != "PythonUDF" else f"the UDF {expression.name()}"
         yield f"{name}()" if kind != "PythonUDF" else name
     for child in children:
         yield from _expression_nondeterminism(child)
-
-
-def _nodes(plan: Any) -> Iterator[Any]:
-    yield plan
-    for child in _sequence(plan.children()):
-        yield from _nodes(child)
-    for child in _sequence(plan.innerChildren()):
-        if child.getClass().getSimpleName() in ("CTERelationDef", "SubqueryAlias"):
-            yield from _nodes(child)
-
-
-def _child_streams(node: Any) -> bool:
-    return any(child.isStreaming() for child in _sequence(node.children()))
-
-
-def _sequence(scala: Any) -> list[Any]:
-    return [scala.apply(i) for i in range(scala.size())]
 
 
 def _first_line(error: BaseException) -> str:

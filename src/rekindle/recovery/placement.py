@@ -15,7 +15,7 @@ from rekindle.plan import Fragment
 
 def nodes_of(pipeline: Pipeline) -> tuple[str, ...]:
     """The names of all nodes that host something, those of each place in the order of their slots."""
-    return tuple(node_of(place, slot) for place in pipeline.nodes() for slot in range(1, slots(pipeline, place) + 1))
+    return tuple(node for place in pipeline.nodes() for node in beside(place, slots(pipeline, place)))
 
 
 def pool_of(pipeline: Pipeline) -> tuple[str, ...]:
@@ -24,8 +24,21 @@ def pool_of(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def slots(pipeline: Pipeline, place: str) -> int:
-    """How many nodes there are where the declarations say ``node=place``."""
-    return max((s.recovery.replicas for s in pipeline.streams.values() if s.node == place), default=1)
+    """How many nodes there are where the declarations say ``node=place``: as many as the policy needs that wants most.
+    Sources and sinks have no policy of their own, so where there are any the pipeline's counts too."""
+    wanted = [stream.recovery.replicas for stream in pipeline.streams.values() if stream.node == place]
+    if place in {s.node for s in pipeline.sources.values()} | {s.node for s in pipeline.sinks.values()}:
+        wanted.append(pipeline.recovery.replicas)
+    return max(wanted, default=1)
+
+
+def beside(place: str, count: int) -> tuple[str, ...]:
+    """The names of the first ``count`` nodes of a place.
+
+    >>> beside("main", 2)
+    ('main', 'main.2')
+    """
+    return tuple(node_of(place, slot) for slot in range(1, count + 1))
 
 
 def node_of(place: str, slot: int) -> str:
@@ -52,8 +65,4 @@ def hosts(node: str, place: str, fragment: Fragment | None = None) -> bool:
 def lost_places(pipeline: Pipeline, given_up: Iterable[str]) -> frozenset[str]:
     """The places of which every node is given up."""
     gone = set(given_up)
-    return frozenset(
-        place
-        for place in pipeline.nodes()
-        if all(node_of(place, slot) in gone for slot in range(1, slots(pipeline, place) + 1))
-    )
+    return frozenset(place for place in pipeline.nodes() if gone.issuperset(beside(place, slots(pipeline, place))))

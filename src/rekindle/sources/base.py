@@ -78,7 +78,14 @@ class Source(ABC):
 
     @abstractmethod
     def open(self, history: Iterable[Position]) -> Reader:
-        """Start reading, given every position that was ever claimed, oldest first."""
+        """Start reading, given every position that was ever claimed, oldest first; without ``needs_history`` only the
+        last one that was published and what was claimed after it."""
+
+    @property
+    def needs_history(self) -> bool:
+        """Whether a reader must know all positions, not only the last one. Then no claim of the source is ever
+        trimmed."""
+        return True
 
     @property
     def guarantee(self) -> str:

@@ -125,6 +125,11 @@ class Files(Source):
     def open(self, history: Iterable[Position]) -> FilesReader:
         return FilesReader(self, self._folder(), history, self._clock)
 
+    @property
+    def needs_history(self) -> bool:
+        """The claims are what knows which files were taken."""
+        return True
+
     def describe(self) -> str:
         return f"files: {self.path} ({self.format}, {self.pattern}{', sub-folders too' if self.recursive else ''})"
 

@@ -97,6 +97,10 @@ class Rate(Source):
         return RateReader(self._rate, self._clock)
 
     @property
+    def needs_history(self) -> bool:
+        return False
+
+    @property
     def has_rejects(self) -> bool:
         return False
 

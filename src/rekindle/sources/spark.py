@@ -69,6 +69,10 @@ class Spark(Source):
         return "precise if the source replays its offsets"
 
     @property
+    def needs_history(self) -> bool:
+        return False
+
+    @property
     def has_rejects(self) -> bool:
         return False
 

@@ -64,6 +64,12 @@ def epoch_of(checkpoint: Path, batch: int) -> EpochNumber:
     return EpochNumber(base_of(checkpoint) + offsets.pop() + 1)
 
 
+def watermark_us(checkpoint: Path, batch: int) -> int:
+    """The watermark that Spark's batch goes by: settled before it began, the same in every replay of it."""
+    metadata = json.loads((checkpoint / "offsets" / str(batch)).read_text().splitlines()[1])
+    return int(metadata["batchWatermarkMs"]) * 1000
+
+
 def newest_shown_s(checkpoint: Path) -> float:
     """The modification time of the newest file that Spark's sources have seen, 0 if none. They take no file that is
     much older than that for new, however new it is: a clock that was set back must not make one."""

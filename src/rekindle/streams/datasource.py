@@ -1,8 +1,9 @@
 """``spark.read.format("rekindle")`` and ``spark.readStream.format("rekindle")``: streams, open to any Spark.
 
 Options: ``home`` the folder, ``stream`` its name, ``epoch`` read up to this epoch (batch), ``from_epoch`` start after
-this one, ``positions`` "true" to add the canonical position (``_epoch``, ``_segment``, ``_index``). A keeper with
-a password is named by the environment variable REKINDLE_KEEPER, never by an option, since options are logged.
+this one (with the oldest that is kept, unless given), ``positions`` "true" to add the canonical position (``_epoch``,
+``_segment``, ``_index``). A keeper with a password is named by the environment variable REKINDLE_KEEPER, never by an
+option, since options are logged.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import LongType, StructType
 
-from rekindle.errors import DeclarationError
+from rekindle.errors import DeclarationError, EpochTrimmed, SegmentDamaged
 from rekindle.home import Home, open_home
 from rekindle.keeper import open_keeper
 from rekindle.keeper.keeper import Keeper
@@ -68,7 +69,7 @@ class Opened:
                 )
         self.positions = values.get("positions", "false").lower() == "true"
         self.through = _whole(values, "epoch")
-        self.after = _whole(values, "from_epoch") or 0
+        after = _whole(values, "from_epoch")
         self.stream = values["stream"]
         self.home: Home = open_home(Path(values["home"]))
         url = None if self.home.keeper_url == "sqlite" else os.environ.get("REKINDLE_KEEPER")
@@ -82,12 +83,34 @@ class Opened:
         if self.positions:
             for name in POSITION:
                 self.schema = self.schema.add(name, LongType())
-        head = self.keeper.head(self.stream)
+        head, oldest = self.keeper.head(self.stream), self.keeper.oldest(self.stream)
+        self.after = after if after is not None else max(0, oldest - 1)
+        asked = after + 1 if after is not None and after < head else self.through
+        if asked and asked < oldest:
+            self.keeper.close()
+            raise EpochTrimmed(
+                f"epoch {asked} of stream {self.stream!r} is not kept any more",
+                detail=f"kept are the epochs {oldest} to {head}",
+                hint="leave 'from_epoch' out to read what is kept; retain_s of the stream says how long that is",
+            )
         if self.through is not None and self.through > head:
             self.keeper.close()
             raise DeclarationError(
                 f"stream {self.stream!r} has no epoch {self.through} yet", detail=f"its newest is {head}"
             )
+
+    def epochs(self, after: int, through: int | None) -> list[Epoch]:
+        """The epochs in (after, through], all of them. Raises EpochTrimmed."""
+        records = self.keeper.epochs(self.stream, after=after, through=through)
+        is_missing = records[0].epoch != after + 1 if records else through is not None and through > after
+        if is_missing:
+            raise EpochTrimmed(
+                f"epoch {after + 1} of stream {self.stream!r} was trimmed before it was read",
+                detail=f"the oldest epoch that is kept is {self.keeper.oldest(self.stream)}",
+                hint="a query outside the pipeline must not fall behind by more than the stream's retain_s; start it "
+                "with a new checkpoint to read what is kept",
+            )
+        return records
 
     def __enter__(self) -> Opened:
         return self
@@ -103,8 +126,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         with Opened(self._options) as opened:
-            records = opened.keeper.epochs(opened.stream, after=opened.after, through=opened.through)
-            return grouped(opened.home, records)
+            return grouped(opened.home, opened.epochs(opened.after, opened.through))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return rows_of(partition, self._schema)
@@ -130,7 +152,7 @@ class StreamReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         opened = self._open()
-        return grouped(opened.home, opened.keeper.epochs(opened.stream, after=start["epoch"], through=end["epoch"]))
+        return grouped(opened.home, opened.epochs(start["epoch"], end["epoch"]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return rows_of(partition, self._schema)
@@ -164,7 +186,15 @@ def rows_of(partition: InputPartition, schema: StructType) -> Iterator[pa.Record
     columns = [name for name in schema.names if name not in POSITION]
     for path, epoch, segment in partition.files:
         index = 0
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        try:
+            opened = pq.ParquetFile(path, page_checksum_verification=True)
+        except FileNotFoundError:
+            raise SegmentDamaged(
+                f"a segment of epoch {epoch} is gone: its epoch was trimmed while it was read, or it is damaged",
+                detail=path,
+                hint="read again; an epoch that is older than its stream's retain_s may be trimmed at any time",
+            ) from None
+        with opened as file:
             for batch in file.iter_batches(columns=columns):
                 arrays: dict[str, Any] = {name: batch.column(name) for name in columns}
                 n = batch.num_rows

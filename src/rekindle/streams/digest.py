@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 ROWS, HIGH, LOW = "rows", "high", "low"
-FIRST, LAST = "first", "last"
 LOW_BITS = 0xFFFFFFFF
 
 
@@ -28,16 +27,11 @@ def metrics(schema: T.StructType) -> list[Column]:
     row_hash = (
         F.xxhash64(*(canonical(_quoted(f.name), f.dataType) for f in schema.fields)) if schema.fields else F.lit(0)
     )
-    columns = [
+    return [
         F.count(F.lit(1)).alias(ROWS),
         F.sum(F.shiftrightunsigned(row_hash, 32)).alias(HIGH),
         F.sum(row_hash.bitwiseAND(F.lit(LOW_BITS))).alias(LOW),
     ]
-    event_time = event_time_column(schema)
-    if event_time is not None:
-        columns.append(F.min(F.unix_micros(_quoted(event_time))).alias(FIRST))
-        columns.append(F.max(F.unix_micros(_quoted(event_time))).alias(LAST))
-    return columns
 
 
 def digest(observed: Mapping[str, Any]) -> str:

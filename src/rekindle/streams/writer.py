@@ -24,6 +24,7 @@ from rekindle.errors import RekindleError
 from rekindle.home import Home, fsync_folder
 from rekindle.keeper.records import EMPTY_DIGEST, EpochNumber, Incarnation, Output, Segment
 from rekindle.streams import digest
+from rekindle.streams.footers import EventTimes, bounds, event_times
 from rekindle.streams.segments import checksum
 
 ATTEMPT = re.compile(r"(\d{12})-(\d+)-\d+\Z")
@@ -88,8 +89,10 @@ class EpochWriter:
 
     def finish(self) -> Output:
         """Make everything durable and describe it."""
-        parts = list(_fsyncs.map(self._describe, self._files))
+        described = list(_fsyncs.map(self._describe, self._files))
+        parts = [segment for segment, _ in described]
         segments = tuple(s for s in parts if s.rows > 0)
+        times = bounds([times for segment, times in described if segment.rows > 0])
         for part in parts:
             if part.rows == 0:
                 (self._home.root / part.path).unlink()
@@ -103,8 +106,8 @@ class EpochWriter:
             rows=sum(s.rows for s in segments),
             bytes=sum(s.bytes for s in segments),
             digest=self._digest(segments),
-            event_time_min_us=self._observed.get(digest.FIRST),
-            event_time_max_us=self._observed.get(digest.LAST),
+            event_time_min_us=times.min_us if times is not None else None,
+            event_time_max_us=times.max_us if times is not None else None,
         )
 
     def drop(self) -> None:
@@ -125,19 +128,17 @@ class EpochWriter:
             return
         for key in (digest.ROWS, digest.HIGH, digest.LOW):
             self._observed[key] = (self._observed[key] or 0) + (observed[key] or 0)
-        for key, choose in ((digest.FIRST, min), (digest.LAST, max)):
-            known = [o[key] for o in (self._observed, observed) if o.get(key) is not None]
-            self._observed[key] = choose(known) if known else None
 
-    def _describe(self, path: Path) -> Segment:
+    def _describe(self, path: Path) -> tuple[Segment, EventTimes | None]:
         fd = os.open(path, os.O_RDONLY)
         try:
             os.fsync(fd)
             size = os.fstat(fd).st_size
         finally:
             os.close(fd)
-        rows = pq.read_metadata(path).num_rows
-        return Segment(str(path.relative_to(self._home.root)), rows, size, checksum(path))
+        footer = pq.read_metadata(path)
+        segment = Segment(str(path.relative_to(self._home.root)), footer.num_rows, size, checksum(path))
+        return segment, event_times(footer)
 
     def _digest(self, segments: tuple[Segment, ...]) -> str:
         """Rows that Spark wrote have a digest of rows; files that were copied, or made here, one of their bytes."""
