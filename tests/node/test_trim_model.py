@@ -37,11 +37,17 @@ class Machine(RuleBasedStateMachine):
         self.in_hand: dict[str, int] = {}  # of the other node; the first one is always where the head is
         self.reported: dict[str, int] = {}
         self.pinned: set[int] = set()
-        self.everybody(3, 0)
+        self.everybody(3, 0, 1)
 
     def teardown(self) -> None:
+        """Every run ends with the question what is kept: when all is old, and when the other node has died, too."""
         try:
+            self.house.now_s += 3 * RETAIN_S
             self.settle()
+            self.what_is_needed_is_there()
+            self.die()
+            self.settle()
+            self.what_is_needed_is_there()
         finally:
             self.house.close()
 
@@ -50,8 +56,8 @@ class Machine(RuleBasedStateMachine):
 
     # -- what happens --------------------------------------------------------------------------------
 
-    @rule(rounds=st.integers(1, 4), lag=st.sampled_from([0, 0, 2, 99]))
-    def everybody(self, rounds: int, lag: int) -> None:
+    @rule(rounds=st.integers(1, 4), lag=st.sampled_from([0, 0, 2, 99]), keep=st.integers(1, 2))
+    def everybody(self, rounds: int, lag: int, keep: int) -> None:
         """Life as usual. The other node keeps up, to within ``lag`` epochs."""
         for _ in range(rounds):
             for name in NAMES:
@@ -61,7 +67,7 @@ class Machine(RuleBasedStateMachine):
             self.house.deliver(sink, stream)
         for name, epoch in self.in_hand.items():
             self.in_hand[name] = max(epoch, self.head(name) + 1 - lag) if lag < 99 else epoch
-        self.safe_point(0, 1)
+        self.safe_point(0, keep)
 
     @rule(name=st.sampled_from(NAMES), take=st.sampled_from([None, 0, 1, 2]), count=st.integers(1, 4))
     def epochs(self, name: str, take: int | None, count: int) -> None:
