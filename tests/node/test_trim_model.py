@@ -154,6 +154,15 @@ class Machine(RuleBasedStateMachine):
         self.other_beats(others)
         self.house.trim.turn()
 
+    @rule(name=st.sampled_from(NAMES))
+    def join_unheard(self, name: str) -> None:
+        """It decides, and then its node says nothing while the others go on and trim."""
+        self.join(name, 0)
+        self.everybody(1, 99, 1)
+        self.house.now_s += RETAIN_S
+        for _ in range(3):
+            self.turn(0)
+
     @rule()
     def trimmer_restarts(self) -> None:
         self.house.trim = self.house.trimmer()
