@@ -37,23 +37,37 @@ class Machine(RuleBasedStateMachine):
         self.in_hand: dict[str, int] = {}  # of the other node; the first one is always where the head is
         self.reported: dict[str, int] = {}
         self.pinned: set[int] = set()
+        self.everybody(3, 0, 1)
 
     def teardown(self) -> None:
-        self.house.close()
+        """Every run ends with the question what is kept: when all is old, and when the other node has died, too."""
+        try:
+            self.house.now_s += 3 * RETAIN_S
+            self.settle()
+            self.what_is_needed_is_there()
+            self.die()
+            self.settle()
+            self.what_is_needed_is_there()
+        finally:
+            self.house.close()
 
     def head(self, name: str) -> int:
         return len(self.published[name])
 
     # -- what happens --------------------------------------------------------------------------------
 
-    @rule(rounds=st.integers(1, 4))
-    def everybody(self, rounds: int) -> None:
+    @rule(rounds=st.integers(1, 4), lag=st.sampled_from([0, 0, 2, 99]), keep=st.integers(1, 2))
+    def everybody(self, rounds: int, lag: int, keep: int) -> None:
+        """Life as usual. The other node keeps up, to within ``lag`` epochs."""
         for _ in range(rounds):
             for name in NAMES:
                 self.epochs(name, None, 1)
             self.house.now_s += RETAIN_S / 4
         for sink, stream in SINKS.items():
             self.house.deliver(sink, stream)
+        for name, epoch in self.in_hand.items():
+            self.in_hand[name] = max(epoch, self.head(name) + 1 - lag) if lag < 99 else epoch
+        self.safe_point(0, keep)
 
     @rule(name=st.sampled_from(NAMES), take=st.sampled_from([None, 0, 1, 2]), count=st.integers(1, 4))
     def epochs(self, name: str, take: int | None, count: int) -> None:
@@ -127,19 +141,27 @@ class Machine(RuleBasedStateMachine):
     def beat(self) -> None:
         self.house.beat(**{name: self.head(name) + 1 for name in NAMES})
 
-    @rule(times=st.integers(1, 2))
     def other_beats(self, times: int) -> None:
         for _ in range(times):
             self.house.beat_of(self.other, self.in_hand)
 
     # -- trimming ------------------------------------------------------------------------------------
 
-    @rule(beats=st.booleans())
-    def turn(self, beats: bool) -> None:
-        if beats:
-            self.beat()
-            self.beat()
+    @rule(others=st.sampled_from([0, 1, 1, 2, 2]))
+    def turn(self, others: int) -> None:
+        self.beat()
+        self.beat()
+        self.other_beats(others)
         self.house.trim.turn()
+
+    @rule(name=st.sampled_from(NAMES))
+    def join_unheard(self, name: str) -> None:
+        """It decides, and then its node says nothing while the others go on and trim."""
+        self.join(name, 0)
+        self.everybody(1, 99, 1)
+        self.house.now_s += RETAIN_S
+        for _ in range(3):
+            self.turn(0)
 
     @rule()
     def trimmer_restarts(self) -> None:
@@ -237,8 +259,8 @@ def test_nothing_needed_goes_and_nothing_else_stays(tmp_path: Path) -> None:
     run_state_machine_as_test(
         Here,
         settings=settings(
-            max_examples=60,
-            stateful_step_count=40,
+            max_examples=50,
+            stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),
             print_blob=True,
