@@ -10,13 +10,14 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 from sqlalchemy import event
 
 from rekindle.home import Home
 from rekindle.keeper import Keeper, open_keeper
 from rekindle.keeper.records import Claim, EpochNumber, Incarnation, Output, Segment, Span
+from rekindle.node.ownership import Ownership
 from rekindle.node.trim import Trim
 from rekindle.pipeline import Pipeline, Settings
 from rekindle.plan import Fragment, Traits, fuse
@@ -75,6 +76,7 @@ class Household:
             clock=lambda: self.now_s,
             monotonic=lambda: self.now_s,
             stopping=self.stopping,
+            ownership=Ownership(self.keeper, self.me, self.stopping, _die),
         )
         return Trim(context, lambda fragment, head: N(max(1, head - WINDOW + 1)))
 
@@ -163,3 +165,7 @@ class Household:
     def folders(self, name: str) -> list[int]:
         folder = self.home.streams / name
         return sorted(int(path.name[:12]) for path in folder.iterdir()) if folder.exists() else []
+
+
+def _die(error: BaseException) -> NoReturn:
+    raise error

@@ -221,6 +221,7 @@ def test_only_the_owner_trims(house: Household, monkeypatch: pytest.MonkeyPatch)
         house.stopping.set()
 
     monkeypatch.setattr(house.trim, "turn", turn)
+    house.trim.context.ownership.start("main", {SUBJECT: True})
     house.trim.start()
     assert not house.trim.join(0.2) and not turns
     house.keeper.fence(other, "test")

@@ -32,7 +32,7 @@ def test_a_function_that_exits_is_a_failure_on_record(tmp_path: Path) -> None:
         stopping=threading.Event(),
         jvm_alive=lambda: True,
     )
-    worker = Leaves(context, "counts")
+    worker = Leaves(context, "counts", owned=False)
     worker.start()
     assert worker.join(10)
     assert worker.failed
