@@ -21,7 +21,7 @@ from rekindle.streams.segments import read_batches
 from rekindle.supervisor.processes import start_ticks
 from tests.faults.conftest import Trades
 from tests.faults.scene import Scene
-from tests.faults.soundness import assert_done, flaws
+from tests.faults.soundness import flaws
 from tests.sources.collect import Collected
 
 pytestmark = [pytest.mark.processes, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -48,7 +48,7 @@ def test_every_policy_survives_every_constellation_of_deaths(tmp_path: Path, und
 
         one, other = redundant(scene, after=1)
         hung = owner_of(scene, "joined", one, other)
-        scene.signal(hung, signal.SIGSTOP)
+        scene.hang(hung)
         scene.until(lambda: owner_now(scene, "joined") != hung.incarnation, "its lease runs out, the other one owns")
         assert scene.stopped(hung.pid)
         starting = started(scene, but=(one, other))
@@ -80,18 +80,19 @@ def test_every_policy_survives_every_constellation_of_deaths(tmp_path: Path, und
 
 
 def test_a_warm_node_of_the_pool_takes_the_place_of_one_that_dies(tmp_path: Path, undisturbed: Trades) -> None:
-    with Scene(tmp_path, "trades", TRADES_POOL="1", TRADES_ROWS_MAX="40", TRADES_PACE_S="0.6") as scene:
-        run = scene.start("--until-idle", "2s")
+    with Scene(tmp_path, "trades", TRADES_POOL="1", TRADES_ROWS_MAX="20", TRADES_PACE_S="1") as scene:
+        run = scene.start("--for", "550s")
         witness = scene.watched()
-        scene.until(lambda: len(ready(scene)) == 2, "the node and a warm one are ready")
+        scene.until(lambda: len(ready(scene)) == 2, "the node and a warm one are ready", SLOW_S)
         first, warm = sorted(ready(scene), key=lambda m: m.node)
         assert (first.node, warm.node) == ("main", "pool.1")
         kill(scene, first)
         scene.until(lambda: scene.events("node_promoted"), "the warm one is promoted")
         (promoted,) = scene.events("node_promoted")
         assert (promoted.subject, promoted.detail["incarnation"]) == ("main", warm.incarnation)
-        scene.until(lambda: any(m.node == "pool.1" for m in ready(scene)), "the pool is full again")
-        assert_done(run.ends())
+        scene.until(lambda: any(m.node == "pool.1" for m in ready(scene)), "the pool is full again", SLOW_S)
+        ended = scene.finish(run, SOURCES)
+        assert ended.code == 0, str(ended)
         assert any(e.incarnation == warm.incarnation for e in scene.epochs("joined"))
         assert flaws(scene) == [] and witness.changed() == []
         assert Trades.of(scene) == undisturbed

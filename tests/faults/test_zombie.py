@@ -26,7 +26,7 @@ def test_stopped_node_is_replaced_and_fenced(tmp_path: Path, undisturbed: Trades
         witness = scene.watched()
         scene.until(lambda: scene.head("joined") >= 3, "epochs")
         zombie = scene.ready_member()
-        scene.signal(zombie, signal.SIGSTOP)
+        scene.hang(zombie)
         scene.until(lambda: scene.events("node_fenced"), "its lease runs out")
         (fenced,) = scene.events("node_fenced")
         assert fenced.detail["incarnation"] == zombie.incarnation and "no heartbeat" in fenced.detail["why"]
