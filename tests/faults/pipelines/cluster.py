@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 import rekindle as rk
 
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 SPARK = {
     "spark.master": "local-cluster[2,1,512]",
     "spark.executor.memory": "512m",

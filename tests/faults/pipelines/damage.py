@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 import rekindle as rk
 
-QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"}
 HERE = Path(__file__).parent
 HELD = 250  # the row at which the worker waits to be killed
 BAD = 550  # the row that the function does not understand

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 import rekindle as rk
 
-QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"}
 
 pipeline = rk.Pipeline("stamps", settings=rk.Settings(lease_s=60, heartbeat_s=0.2, spark=QUICK))
 ticks = rk.sources.Rate(1000, keys=10, seed=3, start=1_700_000_000.0, limit=int(os.environ["STAMPS_LIMIT"]))

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 import rekindle as rk
 
 START_S = 1_700_000_000.0
-QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"}
 
 pipeline = rk.Pipeline(
     "trades",
