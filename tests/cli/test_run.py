@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from rekindle.cli.main import app
 from rekindle.cli.run import Run, run_file
-from rekindle.errors import DeclarationError, HomeInUse
+from rekindle.errors import DeclarationError, HomeInUse, NoJava
 from rekindle.home import HomeLock, create_or_open
 from rekindle.keeper.records import EpochNumber
 from rekindle.supervisor.supervise import Supervisor
@@ -150,13 +152,33 @@ def test_a_guarantee_that_cannot_be_given_makes_no_home(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
-def test_a_home_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pipeline file that is right."""
     monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     file = tmp_path / "test.py"
     file.write_text(
         "import rekindle as rk\npipeline = rk.Pipeline('test')\n"
         "pipeline.source('lines', rk.sources.Files('in', format='json', schema='line string'))\n"
     )
+    return file
+
+
+def test_without_java_nothing_is_made(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(NoJava):
+        run_file(file, tmp_path / "home", None, None, None, False, None)
+    assert not (tmp_path / "home").exists()
+    for args in (["explain", str(file)], ["run", str(file), "--home", str(tmp_path / "home")], ["demo"]):
+        answer = CliRunner().invoke(app, args)
+        assert answer.exit_code == 2
+        assert "error: Spark needs Java 17 or newer, and there is none" in answer.stderr
+        assert "Traceback" not in answer.stderr
+
+
+def test_a_home_in_use_is_refused(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rekindle.cli.run.check_java", lambda: None)
     lock = HomeLock(create_or_open(tmp_path / "home", "test", None))
     with pytest.raises(HomeInUse):
         run_file(file, tmp_path / "home", None, None, None, False, None)

@@ -23,6 +23,7 @@ from rekindle.demo.outcome import Outcome
 from rekindle.demo.scale import PIPELINE_FILE, Scale
 from rekindle.demo.show import view_for
 from rekindle.errors import DeclarationError
+from rekindle.java import check_java
 from rekindle.verify.trace import Verdict
 
 INTERRUPTED = 130
@@ -72,6 +73,7 @@ def demo(
     out, computed without Spark. Exit code 0 for a good verdict, 1 for a bad one; --sabotage brings about a bad one.
     """
     kill_after_s = parse_duration(kill_after, what="--kill-after")
+    check_java()
     with _folder(keep) as folder:
         plan = Plan(folder, Scale(seconds=seconds), kill.value, kill_after_s, sabotage.value if sabotage else None)
         if not as_json:

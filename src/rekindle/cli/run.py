@@ -20,6 +20,7 @@ from rekindle.cli.progress import Progress, progress_for
 from rekindle.cli.report import note, plain, say, say_json
 from rekindle.errors import DeclarationError, FragmentFailed, KeeperUnavailable, RekindleError
 from rekindle.home import Home, HomeLock, create_or_open
+from rekindle.java import check_java
 from rekindle.keeper import Keeper, open_keeper
 from rekindle.load import fingerprint, load_pipeline
 from rekindle.pipeline import Pipeline
@@ -67,6 +68,7 @@ def run_file(
     """Run a pipeline file to its end; 0, or 3 if a fragment, a sink or a node failed. Raises RekindleError."""
     pipeline = load_pipeline(file)
     check(pipeline)
+    check_java()
     place = create_or_open(home, pipeline.name, keeper_url)
     lock = HomeLock(place)
     try:
