@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -15,10 +16,13 @@ import pytest
 from typer.testing import CliRunner
 
 from rekindle.cli.main import app
-from rekindle.cli.run import Run, run_file
+from rekindle.cli.run import Run, printed_where, run_file
 from rekindle.errors import DeclarationError, HomeInUse, NoJava
 from rekindle.home import HomeLock, create_or_open
 from rekindle.keeper.records import EpochNumber
+from rekindle.pipeline import Pipeline
+from rekindle.sinks import Console, Files
+from rekindle.sources import Rate
 from rekindle.supervisor.supervise import Supervisor
 from tests.supervisor.world import World, alive, until
 
@@ -130,6 +134,26 @@ def test_a_refused_file_ends_the_run(world: World) -> None:
     with pytest.raises(DeclarationError):
         a_run(world).to_its_end(None, None, as_json=False)
     assert world.events("supervisor_stopped")
+
+
+@pytest.mark.processes
+def test_it_is_said_where_a_console_sink_prints(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.pipeline.sink("source_a", Console(), node="a")
+    a_run(world).to_its_end(0.01, None, as_json=False)
+    assert f"what source_a_sink prints: rekindle logs a -f --home {world.home.root}" in capsys.readouterr().err
+
+
+def test_where_console_sinks_print(tmp_path: Path) -> None:
+    home = create_or_open(tmp_path / "my home", "test", None)
+    pipeline = Pipeline("test")
+    pipeline.source("lines", Rate(1))
+    pipeline.sink("lines", Files(tmp_path / "out"))
+    pipeline.sink("lines", Console(file=io.StringIO()), name="elsewhere")
+    assert printed_where(pipeline, home) == ""
+    pipeline.sink("lines", Console(), name="shown")
+    assert printed_where(pipeline, home) == f"what shown prints: rekindle logs main -f --home '{home.root}'"
+    pipeline.sink("lines", Console(), name="too", node="other")
+    assert printed_where(pipeline, home) == f"what shown, too prints: rekindle logs -f --home '{home.root}'"
 
 
 def test_a_wrong_file_makes_no_home(tmp_path: Path) -> None:

@@ -113,6 +113,25 @@ def test_a_terminal_that_closes(world: World, tmp_path: Path) -> None:
     assert world.events("node_killed") == []
 
 
+@pytest.mark.processes
+def test_a_terminal_that_closes_without_ending_what_ran_in_it(world: World, tmp_path: Path) -> None:
+    master, slave = pty.openpty()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does; it is inherited
+    try:
+        with running(tmp_path, stdin=slave, stdout=slave, stderr=slave) as process:
+            os.close(slave)
+            os.set_blocking(master, False)
+            first = until(None, lambda: _read(master) and world.beating(), "the node beats")
+            os.close(master)
+            os.kill(first.pid, signal.SIGKILL)
+            until(None, lambda: world.beating(but=first.incarnation), "the node is looked after still")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert_drained(world)
+
+
 def _read(master: int) -> bool:
     with suppress(BlockingIOError):
         os.read(master, 1 << 16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 import time
@@ -25,6 +26,8 @@ from rekindle.keeper import Keeper, open_keeper
 from rekindle.load import fingerprint, load_pipeline
 from rekindle.pipeline import Pipeline
 from rekindle.plan import check
+from rekindle.recovery.placement import beside, slots
+from rekindle.sinks import Console
 from rekindle.supervisor.idle import is_hopeless, is_settled, look
 from rekindle.supervisor.supervise import Supervisor
 
@@ -124,6 +127,8 @@ class Run:
         with self._signals_caught(), progress_for(self._home, self._keeper, as_json=as_json) as progress:
             try:
                 progress.show(None)
+                if told := printed_where(self._pipeline, self._home):
+                    progress.say(told)
                 try:
                     why = self._until_over(progress, for_s, until_idle_s)
                 except DeclarationError as error:
@@ -210,7 +215,9 @@ class Run:
                 self._signals += 1
             self._supervisor.wake()
 
-        before = {number: signal.signal(number, caught) for number in _ENDING}
+        without_terminal = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # nohup
+        ending = [number for number in _ENDING if number != signal.SIGHUP or not without_terminal]
+        before = {number: signal.signal(number, caught) for number in ending}
         try:
             yield
         finally:
@@ -249,3 +256,14 @@ class Run:
             note(plain(f"failed: {failure.subject} at epoch {failure.epoch}: {failure.reason}"))
             note(plain(failure.traceback.rstrip()))
         return exit_code
+
+
+def printed_where(pipeline: Pipeline, home: Home) -> str:
+    """Where to look for what console sinks print; empty if there are none. A node's output is its log."""
+    sinks = [s for s in pipeline.sinks.values() if isinstance(s.sink, Console) and s.sink.file is None]
+    if not sinks:
+        return ""
+    nodes = {node for sink in sinks for node in beside(sink.node, slots(pipeline, sink.node))}
+    only = f" {next(iter(nodes))}" if len(nodes) == 1 else ""
+    names = ", ".join(sink.name for sink in sinks)
+    return f"what {names} prints: rekindle logs{only} -f --home {shlex.quote(str(home.root))}"
