@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -134,3 +135,13 @@ def test_a_log_that_is_trimmed_while_it_is_looked_for(
     monkeypatch.setattr(logs, "find", find)
     answer = rekindle("logs", "-n", 1, "--home", home.root)
     assert (answer.code, answer.lines) == (0, ["==> main-12.log <==", "three"])
+
+
+def test_following_ends_with_ctrl_c(home: Home) -> None:
+    command = [sys.executable, "-m", "rekindle", "logs", "main", "-f", "-n", "1", "--home", str(home.root)]
+    env = {**os.environ, "PYTHONPATH": str(Path(main.__file__).parents[2])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "three\n"
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(10), process.stdout.read()) == (130, "")

@@ -36,7 +36,7 @@ PRINTING = ("status", "read", "explain", "events", "logs")
 EXIT_CODES = (
     "Exit codes: 0 done; 1 any other error; 2 the command line or the pipeline file is wrong, or Java 17 is missing; "
     "3 a fragment, a source, a sink or a segment failed; 4 the home is in use or unusable; "
-    "5 the keeper does not answer; 6 fenced; 130 interrupted."
+    "5 the keeper does not answer; 6 fenced; 130 interrupted by Ctrl-C, all but run, which drains: 0, or 3."
 )
 
 
