@@ -18,7 +18,7 @@ from rekindle.cli.added import Added
 from rekindle.cli.durations import parse_duration
 from rekindle.cli.options import DEFAULT_HOME, HomeOption, JsonOption, KeeperOption
 from rekindle.cli.progress import Progress, progress_for
-from rekindle.cli.report import note, plain, say, say_json
+from rekindle.cli.report import note, plain, plain_line, say, say_json, without_secrets
 from rekindle.errors import DeclarationError, FragmentFailed, KeeperUnavailable, RekindleError
 from rekindle.home import Home, HomeLock, create_or_open
 from rekindle.java import check_java
@@ -163,7 +163,7 @@ class Run:
 
     def _drain_unseen(self, failure: Exception) -> None:
         """The run has failed. Its nodes drain all the same, and nothing is shown that could fail again."""
-        note(plain(f"the run failed, its nodes are drained: {type(failure).__name__}: {failure}"))
+        note(plain_line(without_secrets(f"the run failed, its nodes are drained: {type(failure).__name__}: {failure}")))
         before = self._signals
         try:
             self._supervisor.drain(hurry=lambda: self._signals > before)
