@@ -193,7 +193,7 @@ def _refuse_nondeterministic_state(stream: StreamDeclaration, trait: Traits) -> 
             detail=f"{stream.place}: {_reasons(stream, trait)}; state: {', '.join(trait.stateful)}",
             hint="split it: compute the nondeterministic columns in a stream of their own, which is logged, and "
             "let the stateful stream read that one. If the result does not depend on it (a collect_list that is "
-            "sorted afterwards, for example), declare deterministic=True",
+            "sorted afterwards, a table that never changes), declare deterministic=True",
         )
 
 

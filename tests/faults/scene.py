@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from rekindle.errors import KeeperUnavailable
 from rekindle.home import Home, open_home
 from rekindle.keeper import Keeper, open_keeper
 from rekindle.keeper.records import Epoch, Event, Member
@@ -31,6 +32,8 @@ PIPELINES = Path(__file__).parent / "pipelines"
 RUN_S_MAX = 200
 PATIENCE_S = 60.0
 STILL_S = 2.0
+HANG_TRIES = 10
+HANG_S = 0.5
 
 Row = tuple[Any, ...]
 
@@ -244,6 +247,23 @@ class Scene:
         """A signal to a node's whole process group, which is its own."""
         assert start_ticks(member.pid) == member.pid_started and os.getpgid(member.pid) == member.pid
         os.killpg(member.pid, number)
+
+    def hang(self, member: Member) -> None:
+        """Stop a node's processes at a moment when it is not in the middle of a transaction: on SQLite it would hold up
+        the keeper, and be killed for that."""
+        for _ in range(HANG_TRIES):
+            self.signal(member, signal.SIGSTOP)
+            try:
+                keeper = open_keeper(self._keeper_url, home=self.home, clock=time.time, patience_s=HANG_S)
+                try:
+                    keeper.event("hangs", member.node, incarnation=member.incarnation)
+                finally:
+                    keeper.close()
+                return
+            except KeeperUnavailable:
+                self.signal(member, signal.SIGCONT)
+                time.sleep(HANG_S)
+        raise AssertionError(f"{member.node} was in a transaction each of {HANG_TRIES} times")
 
     def stopped(self, pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_STOPPED

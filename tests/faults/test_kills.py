@@ -8,6 +8,7 @@ or delivered before a death is there afterwards, unchanged.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -51,6 +52,8 @@ STATELESS = (
     "kill:before_delivery:stamped_sink:14",
     "kill:after_delivery:stamped_sink:15",
     "kill:before_publish:notes:2",
+    "kill:before_delivery:told:13",
+    "kill:after_delivery:told:14",
 )
 
 
@@ -74,7 +77,7 @@ def test_ingest_stateless_fragments_and_a_sink_killed_at_every_step(tmp_path: Pa
         run = scene.start("--until-idle", "2s")
         witness = scene.watched()
         assert_done(run.ends())
-        assert flaws(scene) == []
+        assert flaws(scene, called=("told",)) == []
         assert witness.changed() == []
 
         expected = ticks(1700)
@@ -86,6 +89,13 @@ def test_ingest_stateless_fragments_and_a_sink_killed_at_every_step(tmp_path: Pa
         assert Counter((row["seq"], row["key"]) for row in stamped) == Counter((row[1], row[2]) for row in odd)
         assert len({row["id"] for row in stamped}) == len(odd)  # no row was stamped twice
         assert {row["id"] for row in stamped} == {row[2] for row in scene.rows("stamped")}
+
+        told = [json.loads(line) for line in (scene.folder / "told").read_text().splitlines()]
+        by_key = {call["key"]: call["seqs"] for call in told}
+        assert sorted(seq for seqs in by_key.values() for seq in seqs) == sorted(row[1] for row in odd)
+        again = [key for key, calls in Counter(call["key"] for call in told).items() if calls > 1]
+        assert again and all(call["seqs"] == by_key[call["key"]] for call in told)  # at least once, the same each time
+        assert any(key.endswith("/14") for key in again)
 
         assert sorted(row["id"] for row in scene.delivered("notes")) == lines
         rejected = scene.delivered("notes_rejected")

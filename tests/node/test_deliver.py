@@ -27,9 +27,7 @@ def test_a_sink_that_took_one_stream_is_not_given_another(tmp_path: Path) -> Non
     sink = SimpleNamespace(open=lambda: opened.append(True))
     declaration: Any = SimpleNamespace(name="out", stream="new", sink=sink, node="main", place="p.py:1")
     analysis = SimpleNamespace(schemas={"new": StructType()})
-    context: Any = SimpleNamespace(
-        pipeline=Pipeline("p"), keeper=keeper, analysis=analysis, stopping=threading.Event()
-    )
+    context: Any = SimpleNamespace(pipeline=Pipeline("p"), keeper=keeper, analysis=analysis, stopping=threading.Event())
     with pytest.raises(DeclarationError, match="it has taken epochs of 'old'"):
         Deliver(context, declaration).work()
     assert not opened

@@ -53,6 +53,35 @@ def test_a_join_with_a_static_table_keeps_no_state(spark: SparkSession, tmp_path
     assert traits(spark, tmp_path, o).stateful == ()
 
 
+def test_a_static_table_from_outside_may_change(spark: SparkSession, tmp_path: Path) -> None:
+    """It is read anew in each epoch, so what was joined with it must be logged, and no state may depend on it."""
+    table = tmp_path / "table"
+    spark.range(5).withColumnRenamed("id", "k").write.parquet(str(table))
+
+    def o(s: DataFrame) -> DataFrame:
+        return s.join(s.sparkSession.read.parquet(str(table)), "k")
+
+    assert traits(spark, tmp_path, o).nondeterministic == ("a static table that is read from outside, and may change",)
+    assert traits(spark, tmp_path, o, deterministic=True).stateful == ()
+
+    def counted(s: DataFrame) -> DataFrame:
+        return o(s).groupBy("k").count()
+
+    with pytest.raises(DeclarationError, match="not deterministic and keeps state") as refused:
+        analysis(spark, tmp_path, counted, output_mode="update")
+    assert "static table" in refused.value.detail and "a table that never changes" in refused.value.hint
+    assert analysis(spark, tmp_path, counted, output_mode="update", deterministic=True).fragments[0].stateful
+
+
+def test_a_table_that_the_plan_holds_cannot_change(spark: SparkSession, tmp_path: Path) -> None:
+    held = spark.createDataFrame([(1, "a")], "k long, name string")
+
+    def o(s: DataFrame) -> DataFrame:
+        return s.join(held, "k")
+
+    assert traits(spark, tmp_path, o).nondeterministic == ()
+
+
 @pytest.mark.parametrize(
     ("build", "mode", "reason"),
     [

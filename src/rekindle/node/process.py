@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import psutil
-from py4j.protocol import Py4JNetworkError
+from py4j.java_gateway import JVMView
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -77,6 +78,7 @@ class Node:
         self._beats = 0
         self._phase = "starting"
         self._jvm_pid = 0
+        self._jvm: JVMView | None = None
         self._workers: list[Worker] = []
         self._courtesy = Courtesy()
 
@@ -178,6 +180,8 @@ class Node:
 
     def _beat(self, keeper: Keeper, every_s: float) -> None:
         while not self._left.wait(every_s if self._beats else 0):
+            if not self._jvm_answers():
+                continue
             try:
                 failed = [w.subject for w in self._workers if w.failed]
                 if self._phase == "looking" and all(w.settled for w in self._workers):
@@ -204,6 +208,18 @@ class Node:
             except KeeperUnavailable as error:
                 log.warning("no heartbeat: %s", error.primary)
 
+    def _jvm_answers(self) -> bool:
+        """Whether the JVM, once there is one, does as little as tell the time. While it hangs this does not return, so
+        the heart stands still and the lease runs out: a node is no more alive than its JVM."""
+        if self._jvm is None:
+            return True
+        try:
+            self._jvm.System.nanoTime()
+        except (Py4JError, OSError) as error:  # it is gone, or this connection to it is
+            log.warning("no heartbeat, the JVM does not answer: %s", error)
+            return False
+        return True
+
     def _jvm_alive(self) -> bool:
         """A JVM that was killed is a corpse until it is buried."""
         try:
@@ -215,6 +231,7 @@ class Node:
         """A node without its JVM is dead: say so at once, by ending."""
         process: Any = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
         self._jvm_pid = process.pid
+        self._jvm = spark.sparkContext._jvm
 
         def watch() -> None:
             code = process.wait()

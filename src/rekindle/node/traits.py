@@ -37,6 +37,8 @@ READS_CLOCK = {
 }
 ORDER_SENSITIVE = {"First": "first", "Last": "last", "CollectList": "collect_list", "ListAgg": "listagg"}
 ORDER_FREE = frozenset({"SortArray", "ArraySort", "Size"})  # around a collect_list they hide its order
+OUTSIDE = frozenset({"LogicalRelation", "HiveTableRelation", "DataSourceV2Relation", "DataSourceV2ScanRelation"})
+"""Leaves of a plan whose rows are asked for anew each time, unlike those that the plan itself holds."""
 METADATA_FIELD = re.compile(r"_metadata#\d+\.(\w+)")
 POSITION_FIELDS = frozenset({"file_name", "row_index"})
 METADATA = "_metadata"  # Spark adds this column to the relation of a file source when something refers to it
@@ -184,6 +186,8 @@ def _traits(stream: StreamDeclaration, frame: DataFrame, spark: SparkSession) ->
             nondeterministic["processing time"] = None
         if kind == "FlatMapGroupsInPandasWithState" and "ProcessingTime" in node.timeout().toString():
             nondeterministic["a processing-time timeout"] = None
+        if kind in OUTSIDE and not node.isStreaming():
+            nondeterministic["a static table that is read from outside, and may change"] = None
         if kind == "Sample":
             nondeterministic["sample"] = None
         for reason in _nondeterminism(node):

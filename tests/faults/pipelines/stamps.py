@@ -1,7 +1,9 @@
 """Fragments without state: one that is deterministic, one that stamps every row, files with rows that are not fit."""
 
+import json
 import os
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -21,10 +23,19 @@ def odd(ticks: DataFrame) -> DataFrame:
     return ticks.filter("value % 2 = 1")
 
 
-@pipeline.stream(rows_max=100)
+@pipeline.stream(rows_max=1)  # one epoch of its input at a time, however far behind it is
 def stamped(odd: DataFrame) -> DataFrame:
     return odd.select("seq", "key", F.expr("uuid()").alias("id"))
 
 
 for stream in ("stamped", "notes", "notes_rejected", "readings", "readings_rejected"):
     pipeline.sink(stream, rk.sinks.Files(f"out/{stream}"))
+
+
+def tell(rows: pa.Table, key: str) -> None:
+    """What a receiver sees that keeps no account of what it has: every call."""
+    with open("told", "a") as file:
+        file.write(json.dumps({"key": key, "seqs": rows["seq"].to_pylist()}) + "\n")
+
+
+pipeline.sink("odd", rk.sinks.Foreach(tell), name="told")
