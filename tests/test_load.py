@@ -119,6 +119,31 @@ def test_our_own_refusals_pass_through(tmp_path: Path) -> None:
     assert "not a usable name" in error.primary
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "rk.sources.Files('in', format='jsn')",
+        "rk.sources.Files('in', format='json')",
+        "rk.sources.Rate(0)",
+        "rk.sources.Spark('rekindle')",
+        "rk.sinks.Console(-1)",
+        "rk.Settings(attempts_max=0)",
+        "rk.Pipeline('words', settings=rk.Settings(pool=-1))",
+    ],
+)
+def test_every_refusal_of_a_declaration_has_its_place(tmp_path: Path, wrong: str) -> None:
+    error = refusal(write(tmp_path, f"import rekindle as rk\nwords = rk.Pipeline('w')\n{wrong}\n"))
+    assert error.detail.startswith(f"{tmp_path / 'words.py'}:3")
+
+
+def test_a_place_is_that_of_the_users_innermost_line_and_said_once(tmp_path: Path) -> None:
+    write(tmp_path, "import rekindle as rk\ndef source():\n    return rk.sources.Rate(0)\n", "beside.py")
+    error = refusal(write(tmp_path, "from beside import source\nsource()\n"))
+    assert error.detail == f"{tmp_path / 'beside.py'}:3"
+    error = refusal(write(tmp_path, "import rekindle as rk\np = rk.Pipeline('Not A Name')\n"))
+    assert error.detail == f"{tmp_path / 'words.py'}:2"
+
+
 def test_no_pipeline(tmp_path: Path) -> None:
     assert "no pipeline" in refusal(write(tmp_path, "x = 1\n")).primary
 

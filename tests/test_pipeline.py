@@ -107,6 +107,29 @@ def test_a_name_is_declared_once(pipeline: rk.Pipeline) -> None:
         pipeline.sink("lines", rk.sinks.Console())
 
 
+def test_a_stream_and_a_sink_have_different_names(pipeline: rk.Pipeline) -> None:
+    pipeline.sink("lines", rk.sinks.Console())
+    sink = pipeline.sinks["lines_sink"]
+    attempts: list[Callable[[], Any]] = [
+        lambda: pipeline.stream(name="lines_sink")(lambda lines: lines),
+        lambda: pipeline.source("lines_sink", rk.sources.Rate(1)),
+    ]
+    for attempt in attempts:
+        with pytest.raises(DeclarationError, match="stream 'lines_sink' has the name of a sink") as caught:
+            attempt()
+        assert __file__ in caught.value.detail and str(sink.place) in caught.value.detail
+        assert "name='...'" in caught.value.hint
+    pipeline.stream(name="counts_sink")(lambda lines: lines)
+    for attempt in (
+        lambda: pipeline.sink("counts", rk.sinks.Console()),
+        lambda: pipeline.sink("counts", rk.sinks.Console(), name="lines"),
+    ):
+        with pytest.raises(DeclarationError, match="has the name of a stream") as caught:
+            attempt()
+        assert "and the stream at" in caught.value.detail
+    assert list(pipeline.sinks) == ["lines_sink"] and list(pipeline.streams) == ["counts_sink"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

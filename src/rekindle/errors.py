@@ -41,6 +41,12 @@ class DeclarationError(RekindleError):
     exit_code = 2
 
 
+class NoJava(RekindleError):
+    """There is no Java that Spark can run on. Starting again cannot help."""
+
+    exit_code = 2
+
+
 class FragmentFailed(RekindleError):
     """A fragment stopped for good: its user code raised, or its input cannot be read."""
 

@@ -33,6 +33,9 @@ def load_pipeline(file: Path) -> Pipeline:
     sys.modules[module.__name__] = module  # dataclasses and the like look their module up
     try:
         exec(code, module.__dict__)
+    except DeclarationError as error:
+        _add_place(error, file)
+        raise
     except RekindleError:
         raise
     except (Exception, SystemExit) as error:
@@ -87,9 +90,17 @@ def _make_importable(folder: Path) -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *paths])
 
 
+def _add_place(error: DeclarationError, file: Path) -> None:
+    """Say which line of the user's brought it about, unless it does: sources, sinks and settings do not know."""
+    frames = _user_frames(error, file)
+    if frames and not any(frame.filename in error.detail for frame in frames):
+        where = f"{frames[-1].filename}:{frames[-1].lineno}"
+        error.detail = f"{where}: {error.detail}" if error.detail else where
+
+
 def _raised(error: BaseException, file: Path) -> DeclarationError:
     """The user's error, with the lines of it that are in the user's folder."""
-    frames = [frame for frame in traceback.extract_tb(_user_part(error, file)) if _is_theirs(frame.filename, file)]
+    frames = _user_frames(error, file)
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]
     lines += traceback.format_exception_only(type(error), error)
     where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else str(file)
@@ -122,6 +133,10 @@ def _user_part(error: BaseException, file: Path) -> TracebackType | None:
     while tb is not None and tb.tb_frame.f_code.co_filename != str(file):
         tb = tb.tb_next
     return tb
+
+
+def _user_frames(error: BaseException, file: Path) -> list[traceback.FrameSummary]:
+    return [frame for frame in traceback.extract_tb(_user_part(error, file)) if _is_theirs(frame.filename, file)]
 
 
 def _is_theirs(name: str, file: Path) -> bool:

@@ -248,6 +248,13 @@ class Pipeline:
                 detail=f"{place}, and before at {self.sinks[sink_name].place}",
                 hint="give the second one a name of its own: sink(..., name='...')",
             )
+        known = self.sources.get(sink_name) or self.streams.get(sink_name)
+        if known is not None:
+            raise DeclarationError(
+                f"sink {sink_name!r} has the name of a stream",
+                detail=f"{place}, and the stream at {known.place}",
+                hint="what is on record of them would be mixed up; give the sink another name: sink(..., name='...')",
+            )
         self.sinks[sink_name] = SinkDeclaration(sink_name, stream, sink, _node(node, place), place)
 
     def nodes(self) -> tuple[str, ...]:
@@ -264,6 +271,12 @@ class Pipeline:
                 f"stream {name!r} is declared twice",
                 detail=f"{place}, and before at {known.place}",
                 hint="a stream's name is the key of its state: rename one of them",
+            )
+        if name in self.sinks:
+            raise DeclarationError(
+                f"stream {name!r} has the name of a sink",
+                detail=f"{place}, and the sink at {self.sinks[name].place}",
+                hint="what is on record of them would be mixed up; give the sink another name: sink(..., name='...')",
             )
 
 

@@ -47,6 +47,7 @@ def plays(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Plan]]:
             raise outcome
 
         monkeypatch.setattr(demo, "_play", play)
+        monkeypatch.setattr(demo, "check_java", lambda: None)
         return plans
 
     return prepare

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from rekindle.cli import main
+from rekindle.cli import logs, main
 from rekindle.errors import KeeperUnavailable
 from rekindle.home import Home, create_or_open
 from tests.cli.conftest import Rekindle, Ward
@@ -104,3 +106,42 @@ def test_following_goes_on_to_the_next_incarnation(home: Home) -> None:
         assert process.stdout.readline() == "==> main-13.log <==\n"
         assert process.stdout.readline() == "reborn\n"
         process.terminate()
+
+
+def test_following_goes_on_when_a_log_is_trimmed(home: Home) -> None:
+    command = [sys.executable, "-m", "rekindle", "logs", "-f", "-n", "1", "--home", str(home.root)]
+    env = {**os.environ, "PYTHONPATH": str(Path(main.__file__).parents[2])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert [process.stdout.readline() for _ in range(4)][-1] == "three\n"
+        (home.logs / "aux-3.log").unlink()
+        time.sleep(1)  # it looks several times
+        with open(home.logs / "main-12.log", "a") as log:
+            log.write("four\n")
+        assert process.stdout.readline() == "four\n", process.stderr.read()
+        process.terminate()
+
+
+def test_a_log_that_is_trimmed_while_it_is_looked_for(
+    rekindle: Rekindle, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find(folder: Path, members: object) -> list[logs.Log]:
+        found = real(folder, [])
+        (folder / "aux-3.log").unlink()
+        return found
+
+    real = logs.find
+    monkeypatch.setattr(logs, "find", find)
+    answer = rekindle("logs", "-n", 1, "--home", home.root)
+    assert (answer.code, answer.lines) == (0, ["==> main-12.log <==", "three"])
+
+
+def test_following_ends_with_ctrl_c(home: Home) -> None:
+    command = [sys.executable, "-m", "rekindle", "logs", "main", "-f", "-n", "1", "--home", str(home.root)]
+    env = {**os.environ, "PYTHONPATH": str(Path(main.__file__).parents[2])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "three\n"
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(10), process.stdout.read()) == (130, "")

@@ -155,6 +155,29 @@ def test_a_reader_that_goes_away_is_no_error(ward: Ward, args: list[str]) -> Non
     assert complaint == b""
 
 
+def test_only_what_does_nothing_but_print_may_end_well_without_its_reader(
+    rekindle: Rekindle, command: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise BrokenPipeError
+
+    command.broken = broken  # type: ignore[attr-defined]
+    assert rekindle("broken").code == 1
+    monkeypatch.setattr(main, "PRINTING", ("broken",))
+    assert rekindle("broken").code == 0
+
+
+def test_a_kill_whose_reader_went_away_keeps_its_exit_code(ward: Ward) -> None:
+    ward.keeper.leave(ward.node)
+    reading, writing = os.pipe()
+    os.close(reading)
+    for args, code in ((["stop"], 0), (["kill", "main"], 1), (["kill", "nobody", "--json"], 2)):
+        command = [sys.executable, "-m", "rekindle", *args, "--home", str(ward.home.root)]
+        done = subprocess.run(command, stdout=writing, stderr=writing, env=_env(), check=False)
+        assert done.returncode == code, args
+    os.close(writing)
+
+
 @pytest.mark.parametrize(
     "args", [["status"], ["status", "--json"], ["read", "lines"], ["events"], ["read", "none", "--json"]]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -12,11 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from rekindle.cli.run import Run, run_file
-from rekindle.errors import DeclarationError, HomeInUse
+from rekindle.cli.main import app
+from rekindle.cli.run import Run, printed_where, run_file
+from rekindle.errors import DeclarationError, HomeInUse, NoJava
 from rekindle.home import HomeLock, create_or_open
 from rekindle.keeper.records import EpochNumber
+from rekindle.pipeline import Pipeline
+from rekindle.sinks import Console, Files
+from rekindle.sources import Rate
 from rekindle.supervisor.supervise import Supervisor
 from tests.supervisor.world import World, alive, until
 
@@ -130,6 +136,26 @@ def test_a_refused_file_ends_the_run(world: World) -> None:
     assert world.events("supervisor_stopped")
 
 
+@pytest.mark.processes
+def test_it_is_said_where_a_console_sink_prints(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.pipeline.sink("source_a", Console(), node="a")
+    a_run(world).to_its_end(0.01, None, as_json=False)
+    assert f"what source_a_sink prints: rekindle logs a -f --home {world.home.root}" in capsys.readouterr().err
+
+
+def test_where_console_sinks_print(tmp_path: Path) -> None:
+    home = create_or_open(tmp_path / "my home", "test", None)
+    pipeline = Pipeline("test")
+    pipeline.source("lines", Rate(1))
+    pipeline.sink("lines", Files(tmp_path / "out"))
+    pipeline.sink("lines", Console(file=io.StringIO()), name="elsewhere")
+    assert printed_where(pipeline, home) == ""
+    pipeline.sink("lines", Console(), name="shown")
+    assert printed_where(pipeline, home) == f"what shown prints: rekindle logs main -f --home '{home.root}'"
+    pipeline.sink("lines", Console(), name="too", node="other")
+    assert printed_where(pipeline, home) == f"what shown, too prints: rekindle logs -f --home '{home.root}'"
+
+
 def test_a_wrong_file_makes_no_home(tmp_path: Path) -> None:
     with pytest.raises(DeclarationError):
         run_file(tmp_path / "none.py", tmp_path / "home", None, None, None, False, None)
@@ -150,13 +176,33 @@ def test_a_guarantee_that_cannot_be_given_makes_no_home(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
-def test_a_home_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pipeline file that is right."""
     monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     file = tmp_path / "test.py"
     file.write_text(
         "import rekindle as rk\npipeline = rk.Pipeline('test')\n"
         "pipeline.source('lines', rk.sources.Files('in', format='json', schema='line string'))\n"
     )
+    return file
+
+
+def test_without_java_nothing_is_made(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(NoJava):
+        run_file(file, tmp_path / "home", None, None, None, False, None)
+    assert not (tmp_path / "home").exists()
+    for args in (["explain", str(file)], ["run", str(file), "--home", str(tmp_path / "home")], ["demo"]):
+        answer = CliRunner().invoke(app, args)
+        assert answer.exit_code == 2
+        assert "error: Spark needs Java 17 or newer, and there is none" in answer.stderr
+        assert "Traceback" not in answer.stderr
+
+
+def test_a_home_in_use_is_refused(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rekindle.cli.run.check_java", lambda: None)
     lock = HomeLock(create_or_open(tmp_path / "home", "test", None))
     with pytest.raises(HomeInUse):
         run_file(file, tmp_path / "home", None, None, None, False, None)

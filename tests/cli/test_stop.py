@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.cli import stop
-from rekindle.cli.opened import supervisor_pid
+from rekindle.cli.opened import _holders, supervisor_pid
 from rekindle.cli.stop import Stopping, terminate
 from rekindle.errors import RekindleError
 from rekindle.supervisor.processes import start_ticks, this_host
@@ -79,6 +80,27 @@ def test_only_the_holder_of_the_home_is_asked(ward: Ward) -> None:
     (ward.home.root / "supervisor.lock").write_text(f"{os.getpid()}\n")
     assert supervisor_pid(ward.home) is None
     assert terminate(ward.home, os.getpid()) is False
+
+
+def test_a_lock_that_another_holds_is_not_the_supervisors_of_the_file(ward: Ward) -> None:
+    """As where a file of another disk has the same inode number, and the id in the lock file is of an earlier run."""
+    path = ward.home.root / "supervisor.lock"
+    path.write_text("1\n")
+    with open(path) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert supervisor_pid(ward.home) is None
+        path.write_text(f"{os.getpid()}\n")
+        assert supervisor_pid(ward.home) == os.getpid()
+
+
+def test_who_waits_for_a_lock_does_not_hold_it() -> None:
+    locks = [
+        "1: FLOCK  ADVISORY  WRITE 286 fe:00:99 0 EOF",
+        "1: -> FLOCK  ADVISORY  WRITE 287 fe:00:99 0 EOF",
+        "2: POSIX  ADVISORY  WRITE 288 fe:00:99 0 EOF",
+        "3: FLOCK  ADVISORY  WRITE 289 fe:00:199 0 EOF",
+    ]
+    assert _holders(locks, 99) == {"286"}
 
 
 @pytest.mark.parametrize("timeout", ["soon", "30", "0s"])

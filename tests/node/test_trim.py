@@ -210,6 +210,15 @@ def test_the_oldest_logs_go(house: Household, monkeypatch: pytest.MonkeyPatch) -
     assert not (house.home.logs / "main-3.log").exists()
 
 
+def test_the_logs_of_replicas_and_warm_nodes_go_too(house: Household, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trim, "LOGS_KEPT", 1)
+    for name in ("main.2-3.log", "pool.1-4.log", "main-5.log", "main.-6.log", "main.x-7.log", "main.2.log"):
+        (house.home.logs / name).touch()
+    house.trim.turn()
+    kept = ["main-5.log", "main.-6.log", "main.2.log", "main.x-7.log"]
+    assert sorted(path.name for path in house.home.logs.iterdir()) == kept
+
+
 def test_only_the_owner_trims(house: Household, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trim, "EVERY_S", 0.001)
     other = house.keeper.enlist("other", code="")

@@ -37,3 +37,9 @@ def test_an_epoch_without_rows_is_shown(tmp_path: Path) -> None:
 def test_rows_must_be_a_number() -> None:
     with pytest.raises(DeclarationError):
         Console(-1)
+
+
+def test_it_says_where_to_look() -> None:
+    told = Console(5).describe()
+    assert told == "console: the first 5 rows of each epoch, into the log of its node (rekindle logs NODE)"
+    assert "log" not in Console(file=io.StringIO()).describe()

@@ -233,6 +233,17 @@ def test_a_declaration_error_ends_the_run(world: World) -> None:
     assert supervisor.restarts == 0
 
 
+def test_a_refusal_where_a_node_was_ready_before_is_a_death_like_any_other(make: Callable[..., World]) -> None:
+    world = make(nodes=("a", "b"))
+    supervisor = world.supervisor()
+    until(supervisor, lambda: supervisor.all_ready, "both are ready")
+    world.tell("a", "exit", "2")
+    os.kill(world.member("a").pid, signal.SIGKILL)
+    until(supervisor, lambda: supervisor.given_up == ("a",), "it is given up")
+    assert world.beating("b") is not None and not supervisor.nothing_left
+    assert world.events("node_refused") == []
+
+
 def test_a_command_that_is_not_there_is_given_up(world: World) -> None:
     world.command = ["/no_such_command"]
     supervisor = world.supervisor()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,12 +17,13 @@ import typer
 
 from rekindle.cli.durations import parse_duration
 from rekindle.cli.options import JsonOption
-from rekindle.cli.report import note, plain, print_json, print_line
+from rekindle.cli.report import note, plain, say, say_json
 from rekindle.demo.course import Course, Plan
 from rekindle.demo.outcome import Outcome
 from rekindle.demo.scale import PIPELINE_FILE, Scale
 from rekindle.demo.show import view_for
 from rekindle.errors import DeclarationError
+from rekindle.java import check_java
 from rekindle.verify.trace import Verdict
 
 INTERRUPTED = 130
@@ -73,12 +73,12 @@ def demo(
     out, computed without Spark. Exit code 0 for a good verdict, 1 for a bad one; --sabotage brings about a bad one.
     """
     kill_after_s = parse_duration(kill_after, what="--kill-after")
+    check_java()
     with _folder(keep) as folder:
         plan = Plan(folder, Scale(seconds=seconds), kill.value, kill_after_s, sabotage.value if sabotage else None)
         if not as_json:
             for line in introduction(plan, kept=keep is not None):
-                print_line(line)
-            sys.stdout.flush()
+                say(line)
         with _interruptible():
             try:
                 outcome = _play(plan, as_json=as_json)
@@ -86,12 +86,12 @@ def demo(
                 note("interrupted; everything that was started has ended")
                 raise typer.Exit(INTERRUPTED) from None
         if as_json:
-            print_json(outcome.to_json())
+            say_json(outcome.to_json())
         else:
             for line in report(outcome):
-                print_line(plain(line))
+                say(plain(line))
             if keep is not None:
-                print_line(f"kept: {plan.folder}  (rekindle events --home {plan.home})")
+                say(f"kept: {plan.folder}  (rekindle events --home {plan.home})")
     raise typer.Exit(0 if outcome.is_good else 1)
 
 

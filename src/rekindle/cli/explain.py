@@ -10,6 +10,7 @@ import typer
 
 from rekindle.cli.report import note, print_json, print_line
 from rekindle.guarantees import guarantees, sink_guarantees
+from rekindle.java import check_java
 from rekindle.plan import check
 from rekindle.recovery.placement import beside, slots
 
@@ -23,6 +24,7 @@ def explain(
 
     pipeline = load_pipeline(file)
     check(pipeline)
+    check_java()
     note("reading the plan: starting Spark takes some seconds")
     from rekindle.node.process import source_schemas
     from rekindle.node.session import start_session

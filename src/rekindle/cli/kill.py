@@ -10,7 +10,7 @@ import typer
 
 from rekindle.cli.opened import known_node, opened
 from rekindle.cli.options import DEFAULT_HOME, HomeOption, JsonOption, KeeperOption
-from rekindle.cli.report import print_json, print_line
+from rekindle.cli.report import say, say_json
 from rekindle.errors import RekindleError
 from rekindle.home import Home
 from rekindle.keeper import Keeper
@@ -38,9 +38,9 @@ def kill(
         member = live[node]
         count = kill_on_record(place, records, member, time.time())
     if as_json:
-        print_json({"node": node, "incarnation": member.incarnation, "pid": member.pid, "processes": count})
+        say_json({"node": node, "incarnation": member.incarnation, "pid": member.pid, "processes": count})
     else:
-        print_line(f"killed node {node}: incarnation {member.incarnation}, process {member.pid}, {count} processes")
+        say(f"killed node {node}: incarnation {member.incarnation}, process {member.pid}, {count} processes")
 
 
 def kill_on_record(home: Home, keeper: Keeper, member: Member, now_s: float) -> int:

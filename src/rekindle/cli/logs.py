@@ -10,7 +10,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -114,7 +114,10 @@ def _show(
     if not chosen and not follow:
         note("no logs")
         return
-    ends = {log.path: _print_end(log, lines, headed=len(chosen) > 1) for log in chosen}
+    ends: dict[Path, int] = {}
+    for log in chosen:
+        with suppress(FileNotFoundError):  # trimmed since it was found
+            ends[log.path] = _print_end(log, lines, headed=len(chosen) > 1)
     sys.stdout.flush()
     if follow:
         _follow(look, node, incarnation, ends)
@@ -135,16 +138,16 @@ def _heading(log: Log) -> str:
 
 def _print_end(log: Log, lines: int, *, headed: bool) -> int:
     """Print the last lines of a log; returns where in the file that ended."""
-    if headed:
-        print_line(_heading(log))
     with open(log.path, "rb") as file:
+        if headed:
+            print_line(_heading(log))
         for line in deque(file, maxlen=lines or None):
             print_line(plain(line.decode(errors="replace").rstrip("\n")))
         return file.tell()
 
 
 def _follow(look: Callable[[], list[Log]], node: str | None, incarnation: int | None, ends: dict[Path, int]) -> None:
-    """Print what is added, also to logs of incarnations that are yet to come."""
+    """Print what is added, also to logs of incarnations that are yet to come. A log that is trimmed has said all."""
     headings: dict[Path, str] = {}
     last: Path | None = None
     while True:
@@ -152,9 +155,13 @@ def _follow(look: Callable[[], list[Log]], node: str | None, incarnation: int | 
             ends.setdefault(log.path, 0)
         headings |= {log.path: _heading(log) for log in found}
         for path, end in sorted(ends.items()):
-            with open(path, "rb") as file:
-                file.seek(end)
-                added = file.read()
+            try:
+                with open(path, "rb") as file:
+                    file.seek(end)
+                    added = file.read()
+            except FileNotFoundError:
+                del ends[path]
+                continue
             whole = added[: added.rfind(b"\n") + 1]  # half a line waits for its other half
             if not whole:
                 continue

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from rekindle.cli.report import close_stdout, print_error, unexpected
+from rekindle.cli.report import open_standard_streams, print_error, silence, unexpected
 from rekindle.errors import RekindleError
 
 COMMANDS = {
@@ -30,10 +30,13 @@ COMMANDS = {
 }
 """Each is the function of the same name in the module of the same name in this room."""
 
+PRINTING = ("status", "read", "explain", "events", "logs")
+"""They do nothing but print: a reader that goes away has seen enough."""
+
 EXIT_CODES = (
-    "Exit codes: 0 done; 1 any other error; 2 the command line or the pipeline file is wrong; "
+    "Exit codes: 0 done; 1 any other error; 2 the command line or the pipeline file is wrong, or Java 17 is missing; "
     "3 a fragment, a source, a sink or a segment failed; 4 the home is in use or unusable; "
-    "5 the keeper does not answer; 6 fenced; 130 interrupted."
+    "5 the keeper does not answer; 6 fenced; 130 interrupted by Ctrl-C, all but run, which drains: 0, or 3."
 )
 
 
@@ -65,21 +68,18 @@ class Commands(TyperGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
-        except BrokenPipeError:
-            close_stdout()
-            raise typer.Exit(0) from None
         except (typer.Exit, typer.Abort, typer.TyperException, SystemExit):
             raise
         except RekindleError as error:
             failure = error
         except Exception as error:
+            if isinstance(error, BrokenPipeError) and ctx.invoked_subcommand in PRINTING:
+                silence(sys.stdout)
+                raise typer.Exit(0) from None
             if ctx.params.get("debug"):
                 raise
             failure = unexpected(error)
-        try:
-            print_error(failure, as_json=as_json)
-        except BrokenPipeError:
-            close_stdout()
+        print_error(failure, as_json=as_json)
         raise typer.Exit(failure.exit_code)
 
 
@@ -126,4 +126,5 @@ for _name, _help in COMMANDS.items():
 
 def main() -> None:
     """Run the command line; ends the process with an exit code."""
+    open_standard_streams()
     app(prog_name="rekindle")

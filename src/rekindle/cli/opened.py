@@ -72,7 +72,8 @@ def supervisor_pid(home: Home) -> int | None:
     """The process id of the supervisor that runs on this home now, None if none does.
 
     Looks at the kernel's list of locks and takes none: trying the lock could turn a supervisor away
-    that starts at this moment.
+    that starts at this moment. The file says who holds it, the kernel whether that is so: the file may be of an
+    earlier run, and a file of another disk may have the same inode number.
     """
     path = home.root / "supervisor.lock"
     try:
@@ -81,8 +82,14 @@ def supervisor_pid(home: Home) -> int | None:
         locks = Path("/proc/locks").read_text().splitlines()
     except FileNotFoundError:
         return None
-    held = any(f":{inode} " in line and " FLOCK " in line and "->" not in line for line in locks)
-    return int(holder) if held and holder.isdigit() else None
+    return int(holder) if holder in _holders(locks, inode) else None
+
+
+def _holders(locks: list[str], inode: int) -> set[str]:
+    """Who holds a lock by flock on a file of this inode number, such as '3: FLOCK  ADVISORY  WRITE 286 fe:00:99 0 EOF'.
+    Those who wait have an arrow before the kind."""
+    fields = [line.split() for line in locks]
+    return {f[4] for f in fields if len(f) > 5 and f[1] == "FLOCK" and f[5].rpartition(":")[2] == str(inode)}
 
 
 def _instead(name: str, known: list[str], what: str) -> str:

@@ -1,4 +1,7 @@
-"""What ``rekindle run`` shows while it runs: a live table in a terminal, plain lines otherwise."""
+"""What ``rekindle run`` shows while it runs: a live table in a terminal, plain lines otherwise.
+
+Whether anybody looks makes no difference to the run: what cannot be written goes nowhere.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from rich.text import Text
 from rekindle.cli.durations import show_duration
 from rekindle.cli.facts import Facts, Watch
 from rekindle.cli.live import event_line, render
-from rekindle.cli.report import note
+from rekindle.cli.report import note, outlet
 from rekindle.errors import KeeperUnavailable
 from rekindle.home import Home
 from rekindle.keeper import Keeper
@@ -48,7 +51,7 @@ def progress_for(home: Home, keeper: Keeper, *, as_json: bool) -> Iterator[Progr
     if as_json or not sys.stdout.isatty():
         yield Lines(watch, monotonic=time.monotonic, tell=note)
         return
-    with Live(console=Console(), auto_refresh=False) as live:
+    with Live(console=Console(file=outlet(sys.stdout)), auto_refresh=False) as live:
         yield Table(watch, live, title, monotonic=time.monotonic)
 
 

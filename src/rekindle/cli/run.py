@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 import time
@@ -17,13 +18,16 @@ from rekindle.cli.added import Added
 from rekindle.cli.durations import parse_duration
 from rekindle.cli.options import DEFAULT_HOME, HomeOption, JsonOption, KeeperOption
 from rekindle.cli.progress import Progress, progress_for
-from rekindle.cli.report import note, plain, print_json, print_line
-from rekindle.errors import DeclarationError, FragmentFailed, KeeperUnavailable
+from rekindle.cli.report import note, plain, plain_line, say, say_json, without_secrets
+from rekindle.errors import DeclarationError, FragmentFailed, KeeperUnavailable, RekindleError
 from rekindle.home import Home, HomeLock, create_or_open
+from rekindle.java import check_java
 from rekindle.keeper import Keeper, open_keeper
 from rekindle.load import fingerprint, load_pipeline
 from rekindle.pipeline import Pipeline
 from rekindle.plan import check
+from rekindle.recovery.placement import beside, slots
+from rekindle.sinks import Console
 from rekindle.supervisor.idle import is_hopeless, is_settled, look
 from rekindle.supervisor.supervise import Supervisor
 
@@ -67,6 +71,7 @@ def run_file(
     """Run a pipeline file to its end; 0, or 3 if a fragment, a sink or a node failed. Raises RekindleError."""
     pipeline = load_pipeline(file)
     check(pipeline)
+    check_java()
     place = create_or_open(home, pipeline.name, keeper_url)
     lock = HomeLock(place)
     try:
@@ -114,24 +119,39 @@ class Run:
         self._added = Added(keeper)
 
     def to_its_end(self, for_s: float | None, until_idle_s: float | None, *, as_json: bool) -> int:
-        """Returns the exit code. Raises DeclarationError if a node says that the pipeline file is wrong."""
-        refusal: DeclarationError | None = None
+        """Returns the exit code. Whatever ends the run, its nodes are drained before that. Raises DeclarationError if
+        a node says that the pipeline file is wrong, RekindleError if nodes are left, and what else went wrong."""
+        failure: Exception | None = None
         why = ""
+        killed: list[str] = []
         with self._signals_caught(), progress_for(self._home, self._keeper, as_json=as_json) as progress:
-            progress.show(None)
             try:
-                while not why:
-                    self._supervisor.step(LOOK_S)
-                    why = self._why_end(for_s, until_idle_s)
-                    progress.show(self._supervisor.keeper_away_since_s)
-            except DeclarationError as error:
-                refusal = error
-            killed = self._drain(progress, patient=why != "interrupted")
-            self._supervisor.close()
-            progress.show(self._supervisor.keeper_away_since_s, at_once=True)
-        if refusal is not None:
-            raise refusal
+                progress.show(None)
+                if told := printed_where(self._pipeline, self._home):
+                    progress.say(told)
+                try:
+                    why = self._until_over(progress, for_s, until_idle_s)
+                except DeclarationError as error:
+                    failure = error
+                killed = self._drain(progress, patient=why != "interrupted")
+            except Exception as error:
+                failure = failure or error
+                self._drain_unseen(failure)
+            finally:
+                self._supervisor.close()
+            if failure is None:
+                progress.show(self._supervisor.keeper_away_since_s, at_once=True)
+        if failure is not None:
+            raise failure
         return self._sum_up(why, killed, as_json=as_json)
+
+    def _until_over(self, progress: Progress, for_s: float | None, until_idle_s: float | None) -> str:
+        while True:
+            self._supervisor.step(LOOK_S)
+            why = self._why_end(for_s, until_idle_s)
+            if why:
+                return why
+            progress.show(self._supervisor.keeper_away_since_s)
 
     def _drain(self, progress: Progress, *, patient: bool) -> list[str]:
         before = self._signals if patient else 1
@@ -140,6 +160,19 @@ class Run:
             progress=lambda nodes: progress.show(self._supervisor.keeper_away_since_s, waiting_for=nodes),
             hurry=lambda: self._signals > before,
         )
+
+    def _drain_unseen(self, failure: Exception) -> None:
+        """The run has failed. Its nodes drain all the same, and nothing is shown that could fail again."""
+        note(plain_line(without_secrets(f"the run failed, its nodes are drained: {type(failure).__name__}: {failure}")))
+        before = self._signals
+        try:
+            self._supervisor.drain(hurry=lambda: self._signals > before)
+        except Exception as error:
+            raise RekindleError(
+                "the run failed, and its nodes may still run",
+                detail=f"{type(failure).__name__}: {failure}; then, to drain them: {type(error).__name__}: {error}",
+                hint=f"end them with: rekindle stop --home {self._home.root}",
+            ) from failure
 
     def _why_end(self, for_s: float | None, until_idle_s: float | None) -> str:
         now_s = self._monotonic()
@@ -177,11 +210,14 @@ class Run:
 
     @contextmanager
     def _signals_caught(self) -> Iterator[None]:
-        def caught(_number: int, _frame: FrameType | None) -> None:
-            self._signals += 1
+        def caught(number: int, _frame: FrameType | None) -> None:
+            if number != signal.SIGHUP or not self._signals:  # a terminal that closes may say so again
+                self._signals += 1
             self._supervisor.wake()
 
-        before = {number: signal.signal(number, caught) for number in _ENDING}
+        without_terminal = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # nohup
+        ending = [number for number in _ENDING if number != signal.SIGHUP or not without_terminal]
+        before = {number: signal.signal(number, caught) for number in ending}
         try:
             yield
         finally:
@@ -197,7 +233,7 @@ class Run:
         streams = self._added.streams()
         seconds = round(self._monotonic() - self._started_s, 1)
         if as_json:
-            print_json(
+            say_json(
                 {
                     "pipeline": self._pipeline.name,
                     "home": str(self._home.root),
@@ -211,12 +247,23 @@ class Run:
                 }
             )
             return exit_code
-        print_line(f"{self._pipeline.name}: {why} after {seconds} s, {self._supervisor.restarts} restarts of nodes")
+        say(f"{self._pipeline.name}: {why} after {seconds} s, {self._supervisor.restarts} restarts of nodes")
         for stream, added in streams.items():
-            print_line(f"  {stream}: {added['epochs']:,} epochs, {added['rows']:,} rows, now at {added['epoch']:,}")
+            say(f"  {stream}: {added['epochs']:,} epochs, {added['rows']:,} rows, now at {added['epoch']:,}")
         if killed:
-            print_line(f"  killed instead of drained, nothing is lost by it: {', '.join(killed)}")
+            say(f"  killed instead of drained, nothing is lost by it: {', '.join(killed)}")
         for failure in failures:
             note(plain(f"failed: {failure.subject} at epoch {failure.epoch}: {failure.reason}"))
             note(plain(failure.traceback.rstrip()))
         return exit_code
+
+
+def printed_where(pipeline: Pipeline, home: Home) -> str:
+    """Where to look for what console sinks print; empty if there are none. A node's output is its log."""
+    sinks = [s for s in pipeline.sinks.values() if isinstance(s.sink, Console) and s.sink.file is None]
+    if not sinks:
+        return ""
+    nodes = {node for sink in sinks for node in beside(sink.node, slots(pipeline, sink.node))}
+    only = f" {next(iter(nodes))}" if len(nodes) == 1 else ""
+    names = ", ".join(sink.name for sink in sinks)
+    return f"what {names} prints: rekindle logs{only} -f --home {shlex.quote(str(home.root))}"

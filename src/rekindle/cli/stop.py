@@ -13,7 +13,7 @@ import typer
 from rekindle.cli.durations import parse_duration, show_duration
 from rekindle.cli.opened import opened, supervisor_pid
 from rekindle.cli.options import DEFAULT_HOME, HomeOption, JsonOption, KeeperOption
-from rekindle.cli.report import note, print_json, print_line
+from rekindle.cli.report import note, say, say_json
 from rekindle.errors import RekindleError
 from rekindle.home import Home
 from rekindle.keeper import Keeper
@@ -39,9 +39,9 @@ def stop(
         stopping = Stopping(place, records, sleep=time.sleep, monotonic=time.monotonic)
         stopped = stopping.run(timeout_s, tell=(lambda text: None) if as_json else note)
     if as_json:
-        print_json({"stopped": stopped})
+        say_json({"stopped": stopped})
     else:
-        print_line(f"stopped: {', '.join(stopped)}" if stopped else "nothing runs on this home")
+        say(f"stopped: {', '.join(stopped)}" if stopped else "nothing runs on this home")
 
 
 class Stopping:

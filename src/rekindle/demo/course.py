@@ -47,6 +47,7 @@ LATEST_FLOWING = 0.5
 LATEST = 0.7
 """The shares of the input at which the kill comes at the latest, where output flows already and where not yet."""
 IDLE = "4s"
+RUN = (sys.executable, "-m", "rekindle", "run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +132,7 @@ class Course:
 
     def _start(self) -> None:
         self.plan.out.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "rekindle", "run", str(PIPELINE_FILE), "--home", str(self.plan.home)]
-        command += ["--until-idle", IDLE]
+        command = [*RUN, str(PIPELINE_FILE), "--home", str(self.plan.home), "--until-idle", IDLE]
         env = {k: v for k, v in os.environ.items() if not k.startswith(("REKINDLE_", "FRAUD_"))}
         env |= self.plan.scale.environment(self.plan.out)
         with open(self.plan.log, "wb") as log:

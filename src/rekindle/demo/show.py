@@ -16,7 +16,7 @@ from rich.text import Text
 from rekindle.cli.durations import show_duration
 from rekindle.cli.facts import Facts
 from rekindle.cli.live import render
-from rekindle.cli.report import note, plain_line, print_line
+from rekindle.cli.report import note, outlet, plain_line, say
 
 LINE_S = 5.0
 SAID_MAX = 14
@@ -45,9 +45,9 @@ class View(Protocol):
 def view_for(*, as_json: bool) -> Iterator[View]:
     """Live if stdout is a terminal; lines on stdout otherwise, or on stderr beside JSON."""
     if as_json or not sys.stdout.isatty():
-        yield Lines(tell=note if as_json else _line)
+        yield Lines(tell=note if as_json else say)
         return
-    with Live(console=Console(), auto_refresh=False) as live:
+    with Live(console=Console(file=outlet(sys.stdout)), auto_refresh=False) as live:
         yield Picture(live)
 
 
@@ -97,8 +97,3 @@ class Picture:
 def received(scene: Scene) -> str:
     ago = "" if scene.quiet_s is None else f", the last {show_duration(scene.quiet_s)} ago"
     return f"received {scene.received:,} rows{ago}"
-
-
-def _line(text: str) -> None:
-    print_line(text)
-    sys.stdout.flush()

@@ -15,13 +15,14 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import psutil
 from py4j.java_gateway import JVMView
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -44,8 +45,8 @@ from rekindle.node.steps import Steps
 from rekindle.node.traits import Analysis, analyse, as_nullable
 from rekindle.node.trim import SUBJECT as TRIMMING
 from rekindle.node.trim import Trim
-from rekindle.node.worker import COMPUTING, STANDBY, Context, Worker
-from rekindle.pipeline import Pipeline, Place
+from rekindle.node.worker import COMPUTING, STANDBY, Context, Worker, first_line
+from rekindle.pipeline import Pipeline, Place, SourceDeclaration
 from rekindle.plan import Fragment, check
 from rekindle.recovery.placement import hosts, in_pool, slot_of
 from rekindle.sources.spark import Spark
@@ -242,13 +243,33 @@ class Node:
 
 
 def source_schemas(pipeline: Pipeline, spark: SparkSession) -> dict[str, StructType]:
-    """The schema of every source's stream, and of its dead letters."""
+    """The schema of every source's stream, and of its dead letters. Raises DeclarationError for a source that does not
+    tell it: another try would bring the same."""
     schemas = {}
     for name, declaration in pipeline.sources.items():
-        schemas[name] = as_nullable(declaration.source.schema(spark))
+        try:
+            schemas[name] = as_nullable(declaration.source.schema(spark))
+        except Py4JNetworkError:
+            raise  # it is the JVM that is gone
+        except Exception as error:
+            raise _refused(declaration, error) from error
         if declaration.source.has_rejects:
             schemas[name + REJECTED_SUFFIX] = REJECTED
     return schemas
+
+
+def _refused(declaration: SourceDeclaration, error: Exception) -> DeclarationError:
+    name, source = declaration.name, declaration.source
+    if isinstance(error, RekindleError):
+        where = f"{declaration.place}: {error.detail}" if error.detail else str(declaration.place)
+        return DeclarationError(f"source {name!r}: {error.primary}", detail=where, hint=error.hint)
+    hide = source.without_secrets if isinstance(source, Spark) else str
+    frames = "".join(traceback.format_tb(error.__traceback__)[1:])
+    return DeclarationError(
+        f"source {name!r} does not tell its schema: {hide(first_line(error))}",
+        detail=f"{declaration.place}\n{hide(frames)}".rstrip(),
+        hint=f"correct the declaration, or what it names: {source.describe()}",
+    )
 
 
 def workers_of(context: Context, node: str) -> list[Worker]:

@@ -8,7 +8,12 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from rekindle.errors import RekindleError
+from rekindle.java import check_java
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
 
@@ -55,7 +60,10 @@ DEFAULTS = {
 
 
 def start_session(name: str, *, cores: int, conf: Mapping[str, str], scratch: Path | None = None) -> SparkSession:
-    """A session with everything that fragments need; ``conf`` is the user's, ``REQUIRED`` outranks it."""
+    """A session with everything that fragments need; ``conf`` is the user's, ``REQUIRED`` outranks it.
+
+    Raises NoJava or another RekindleError if Spark does not start.
+    """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     folder = scratch or Path(tempfile.mkdtemp(prefix="rekindle-"))
@@ -73,4 +81,17 @@ def start_session(name: str, *, cores: int, conf: Mapping[str, str], scratch: Pa
         builder = builder.master(f"local[{cores}]")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, Py4JError, OSError) as error:
+        check_java()  # only now: it takes a moment, and a node that starts is waited for
+        raise RekindleError(
+            "Spark did not start",
+            detail=_first_line(error),
+            hint="what Spark wrote just before this says why; check JAVA_HOME, free memory and Settings(spark=...)",
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error.java_exception.toString() if isinstance(error, Py4JJavaError) else error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

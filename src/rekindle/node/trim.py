@@ -30,7 +30,7 @@ TIDY_S = 60.0
 PAGE = 500
 LOGS_KEPT = 50
 EVENTS_KEPT = 100_000
-_LOG = re.compile(r"[a-z][a-z0-9_]{0,62}-(\d+)\.log\Z")
+_LOG = re.compile(r"[a-z][a-z0-9_]{0,62}(?:\.[1-9][0-9]*)?-(\d+)\.log\Z")  # also of main.2 and pool.1
 
 
 @dataclass(frozen=True, slots=True)

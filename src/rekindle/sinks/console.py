@@ -1,4 +1,4 @@
-"""An epoch as a small table on the terminal."""
+"""An epoch as a small table of text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 class Console(Sink):
-    """Print the first ``rows`` rows of every epoch, to standard output unless ``file`` is given."""
+    """Print the first ``rows`` rows of every epoch, to standard output unless ``file`` is given: that of the node,
+    which is its log."""
 
     def __init__(self, rows: int = 20, *, file: IO[str] | None = None) -> None:
         if not isinstance(rows, int) or rows < 0:
@@ -28,7 +29,8 @@ class Console(Sink):
         return "at-least-once"
 
     def describe(self) -> str:
-        return f"console: the first {self.rows} rows of each epoch"
+        where = "to a file of its own" if self.file is not None else "into the log of its node (rekindle logs NODE)"
+        return f"console: the first {self.rows} rows of each epoch, {where}"
 
 
 class ConsoleWriter(Writer):

@@ -164,7 +164,7 @@ class Processes:
 
     def wake(self) -> None:
         """End a ``wait``, also from a signal handler."""
-        with suppress(BlockingIOError):
+        with suppress(OSError):  # full: it wakes in any case; closed: nobody waits any more
             self._wake_in.send(b"\0")
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from rekindle.home import Home
 from rekindle.keeper.keeper import Keeper
 from rekindle.keeper.records import Incarnation, Member
+from rekindle.recovery.placement import slot_of
 from rekindle.supervisor.chronicle import Chronicle
 from rekindle.supervisor.decide import Life, Seen, Standing
 from rekindle.supervisor.leases import Leases
@@ -42,6 +43,7 @@ class Roster:
         self._leases = Leases(lease_s)
         self.known: dict[Incarnation, Known] = {}
         self.newest: dict[str, Known] = {}
+        self.proven: set[str] = set()  # the places where a node with the code of now was ready
         self.looked = False
 
     def look(self) -> float:
@@ -119,6 +121,8 @@ class Roster:
             known.ready = True
             after_s = round(now_s - known.since_s, 3)
             self._chronicle.note("node_ready", known.node, incarnation=known.incarnation, after_s=after_s)
+        if known.ready and not known.outdated:
+            self.proven.add(slot_of(known.node)[0])
         if not known.stale and self._has_forgotten_failures(member):
             known.stale = "what failed in it is to be tried again"
         if not known.presented and not member.pid:

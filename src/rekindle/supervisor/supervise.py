@@ -215,6 +215,8 @@ class Supervisor:
                 del self._roster.known[known.incarnation]
                 if known.watched is not None:
                     self._processes.forget(known.watched)
+            case d.Refuse() if slot_of(known.node)[0] in self._roster.proven:
+                pass  # the file was good before: what is wrong now may pass, and does not concern the others
             case d.Refuse():
                 self._histories[known.node] = replace(self._history(known.node), refused=True)
                 self.refusal = complaint(self._end_of_log(known))
