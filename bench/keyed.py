@@ -1,4 +1,5 @@
-"""The same keyed count and sum as bench/plain_spark.py, as a Rekindle pipeline. Folders by environment."""
+"""The same keyed count and sum as bench/plain_spark.py, as a Rekindle pipeline. Folders by environment, and BENCH_STATE
+says where the state lives."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ pipeline.source(
 )
 
 
-@pipeline.stream(output_mode="update", rows_max=int(os.environ["BENCH_ROWS_MAX"]))
+@pipeline.stream(
+    output_mode="update", rows_max=int(os.environ["BENCH_ROWS_MAX"]), state=os.environ.get("BENCH_STATE", "rocksdb")
+)
 def counts(rows: DataFrame) -> DataFrame:
     return rows.groupBy("key").agg(F.count("*").alias("n"), F.sum("value").alias("sum"))
 

@@ -1,6 +1,6 @@
 """Plain Structured Streaming, as its users write it: the peer in bench/steady.py.
 
-    python bench/plain_spark.py INPUT OUTPUT CHECKPOINT LOG --cores N --files-per-batch N [--idle-s S]
+    python bench/plain_spark.py INPUT OUTPUT CHECKPOINT LOG --cores N --files-per-batch N [--idle-s S] [--state S]
 
 A keyed count and sum over Parquet files, update mode, checkpoint, foreachBatch to Parquet: Spark's defaults, but for
 the number of shuffle partitions, which is the number of cores (its default of 200 would only slow it down here).
@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, required=True)
     parser.add_argument("--files-per-batch", type=int, required=True)
     parser.add_argument("--idle-s", type=float, default=3.0)
+    parser.add_argument("--state", choices=["memory", "rocksdb"], default="memory", help="Spark's default is memory")
     options = parser.parse_args()
     spark = (
         SparkSession.builder.master(f"local[{options.cores}]")
@@ -46,6 +47,9 @@ def main() -> None:
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
+    if options.state == "rocksdb":
+        provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
     last: list[float] = []
     log = open(options.log, "a")  # noqa: SIM115  open as long as the process lives
 

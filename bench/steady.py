@@ -5,7 +5,9 @@
 The same keyed aggregate over the same Parquet files, one process after the other, interleaved round by round on the
 same cores, so that a slow minute of the machine hits both. What is printed are ratios; times are kept in the JSON.
 
-Throughput: all files are there from the start; rows per second between the end of the third batch and the last.
+Throughput: all files are there from the start; rows per second between the end of the third batch and the last. Each
+peer keeps its state in memory, which is plain Spark's default, and in RocksDB, which is Rekindle's; both are compared
+with plain Spark's default.
 Pace: a feeder adds a file of 1,000 rows every 100 ms. An epoch's (a batch's) length is the time from one output to
 the next; the latency of a file is from its rename into the input folder to the rename or the end of the write that
 makes the output with its rows visible.
@@ -43,6 +45,7 @@ from bench._rounds import (
 from bench._rows import FILE_ROWS, PACE_ROWS, PACE_S, Rows, arrived
 
 HERE = Path(__file__).resolve().parent
+STATES = ("memory", "rocksdb")
 GOALS = {"throughput 10k keys": 0.9, "throughput 1M keys": 0.9, "epoch": 1.0, "latency": 2.5}
 
 
@@ -74,17 +77,20 @@ def throughput(folder: Path, keys: int, files: int, rounds: int, cores: int) -> 
     source.mkdir()
     for index in range(files):
         Rows(index * FILE_ROWS, FILE_ROWS, keys).write(source / f"{index:06d}.parquet")
-    rates: dict[str, list[float]] = {"plain": [], "rekindle": []}
+    peers = [(peer, state) for state in STATES for peer in ("plain", "rekindle")]
+    rates: dict[tuple[str, str], list[float]] = {peer: [] for peer in peers}
     for number in range(rounds):
-        for peer in ("plain", "rekindle") if number % 2 == 0 else ("rekindle", "plain"):
-            found = run_peer(peer, folder / "run", source, cores, idle_s=4.0)
-            rates[peer].append(found.rate)
-            say(f"throughput, {keys:,} keys, round {number + 1}: {peer} {found.rate:,.0f} rows/s")
+        for peer, state in peers if number % 2 == 0 else reversed(peers):
+            found = run_peer(peer, folder / "run", source, cores, idle_s=15.0, state=state)
+            rates[peer, state].append(found.rate)
+            say(f"throughput, {keys:,} keys, round {number + 1}: {peer}, state in {state}: {found.rate:,.0f} rows/s")
     shutil.rmtree(source)
+    middle = {peer: statistics.median(found) for peer, found in rates.items()}
     return {
-        "plain_rows_per_s": rates["plain"],
-        "rekindle_rows_per_s": rates["rekindle"],
-        "ratio": statistics.median(rates["rekindle"]) / statistics.median(rates["plain"]),
+        "rows_per_s": {f"{peer} {state}": found for (peer, state), found in rates.items()},
+        "ratio": middle["rekindle", "memory"] / middle["plain", "memory"],
+        "ratio_rocksdb": middle["rekindle", "rocksdb"] / middle["plain", "memory"],
+        "ratio_rocksdb_both": middle["rekindle", "rocksdb"] / middle["plain", "rocksdb"],
     }
 
 
@@ -132,11 +138,12 @@ def feed(source: Path, stop: threading.Event, output: Path, seconds: float) -> N
         index += 1
 
 
-def run_peer(peer: str, run: Path, source: Path, cores: int, *, idle_s: float) -> Round:
+def run_peer(peer: str, run: Path, source: Path, cores: int, *, idle_s: float, state: str = "memory") -> Round:
     if peer == "plain":
-        run_to_end(peer, plain_command(run, source, cores, idle_s), run, source)
+        run_to_end(peer, [*plain_command(run, source, cores, idle_s), "--state", state], run, source)
         return plain_round(run, source)
-    run_to_end(peer, rekindle_command(HERE / "keyed.py", run, cores, idle_s), run, source)
+    command = rekindle_command(HERE / "keyed.py", run, cores, idle_s)
+    run_to_end(peer, command, run, source, {"BENCH_STATE": state})
     return rekindle_round(run, source)
 
 
@@ -174,6 +181,9 @@ def show(report: Mapping[str, Any]) -> None:
         goal = GOALS[name]
         met = result["ratio"] >= goal if best == "at least" else result["ratio"] <= goal
         print(f"{name:28} {result['ratio']:7.2f}   {best} {goal}  {'met' if met else 'MISSED'}")
+        for key, label in (("ratio_rocksdb", "Rekindle on RocksDB"), ("ratio_rocksdb_both", "both on RocksDB")):
+            if key in result:
+                print(f"  {label:26} {result[key]:7.2f}")
 
 
 if __name__ == "__main__":

@@ -135,6 +135,7 @@ def test_a_stream_and_a_sink_have_different_names(pipeline: rk.Pipeline) -> None
     [
         ({"output_mode": "apend"}, "unknown output mode 'apend'"),
         ({"rows_max": 0}, "rows_max must be a whole number above 0"),
+        ({"state": "disk"}, "keeps its state in the unknown place 'disk'"),
         ({"partitions": 0}, "partitions must be a whole number above 0"),
     ],
 )

@@ -114,6 +114,16 @@ def test_nondeterministic_state_is_refused_with_the_way_to_split_it() -> None:
     assert __file__ in caught.value.detail
 
 
+def test_transform_with_state_in_memory_is_refused() -> None:
+    pipeline = rk.Pipeline("p")
+    pipeline.source("s", rk.sources.Rate(1))
+    pipeline.stream(name="a", state="memory")(operator("s"))
+    assert fragments(pipeline, a=STATEFUL)["a"].state == "memory"
+    with pytest.raises(DeclarationError, match="'a' cannot keep its state in memory") as caught:
+        fragments(pipeline, a=Traits(stateful=("transformWithState",)))
+    assert __file__ in caught.value.detail
+
+
 def test_what_the_user_declares_outranks_the_plan() -> None:
     pipeline = rk.Pipeline("p")
     pipeline.source("s", rk.sources.Rate(10))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rekindle.sources.base import Source
 
 OUTPUT_MODES = ("append", "update", "complete")
+STATES = ("rocksdb", "memory")
 DEFAULT_NODE = "main"
 POOL = "pool"
 """The name that warm nodes bear until they are needed."""
@@ -61,6 +62,7 @@ class StreamDeclaration:
     node: str
     rows_max: int
     partitions: int | None
+    state: str
     recovery: Policy
     guarantee: str | None
     retain_s: float | None
@@ -166,6 +168,7 @@ class Pipeline:
         node: str = ...,
         rows_max: int = ...,
         partitions: int | None = ...,
+        state: str = ...,
         recovery: Policy | None = ...,
         guarantee: str | None = ...,
         retain_s: float | None = ...,
@@ -183,6 +186,7 @@ class Pipeline:
         node: str = DEFAULT_NODE,
         rows_max: int = 2_000_000,
         partitions: int | None = None,
+        state: str = "rocksdb",
         recovery: Policy | None = None,
         guarantee: str | None = None,
         retain_s: float | None = None,
@@ -196,6 +200,7 @@ class Pipeline:
         ``node``           the process that computes it
         ``rows_max``       about how many rows an epoch takes in at most
         ``partitions``     over how many partitions its state is spread; the node's cores, unless given
+        ``state``          where its state lives: ``rocksdb``, or ``memory``, the JVM's heap
         ``recovery``       how it comes back when its node dies; the pipeline's policy, unless given
         ``guarantee``      precise, at-least-once or at-most-once: refused if the stream or a sink of it gives less
         ``retain_s``       how old its epochs get at least; the settings' ``retain_s``, unless given
@@ -205,20 +210,12 @@ class Pipeline:
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
             stream = name if name is not None else getattr(function, "__name__", "")
             self._check_new(stream, place)
-            if output_mode not in OUTPUT_MODES:
-                raise DeclarationError(
-                    f"stream {stream!r} has the unknown output mode {output_mode!r}",
-                    detail=str(place),
-                    hint=f"one of {', '.join(OUTPUT_MODES)}",
-                )
+            _one_of(output_mode, OUTPUT_MODES, f"stream {stream!r} has the unknown output mode", place)
+            _one_of(state, STATES, f"stream {stream!r} keeps its state in the unknown place", place)
             if partitions is not None:
                 _positive(partitions, "partitions", place)
-            if guarantee is not None and guarantee not in GUARANTEES:
-                raise DeclarationError(
-                    f"stream {stream!r} declares the unknown guarantee {guarantee!r}",
-                    detail=str(place),
-                    hint=f"one of {', '.join(GUARANTEES)}",
-                )
+            if guarantee is not None:
+                _one_of(guarantee, GUARANTEES, f"stream {stream!r} declares the unknown guarantee", place)
             self.streams[stream] = StreamDeclaration(
                 name=stream,
                 operator=function,
@@ -229,6 +226,7 @@ class Pipeline:
                 node=_node(node, place),
                 rows_max=_positive(rows_max, "rows_max", place),
                 partitions=partitions,
+                state=state,
                 recovery=_policy(recovery, place) or self.recovery,
                 guarantee=guarantee,
                 retain_s=_retained(retain_s, place),
@@ -305,6 +303,11 @@ def _positive(value: int, what: str, place: Place) -> int:
     if not isinstance(value, int) or value < 1:
         raise DeclarationError(f"{what} must be a whole number above 0, not {value!r}", detail=str(place))
     return value
+
+
+def _one_of(value: str, known: Sequence[str], what: str, place: Place) -> None:
+    if value not in known:
+        raise DeclarationError(f"{what} {value!r}", detail=str(place), hint=f"one of {', '.join(known)}")
 
 
 def _node(node: str, place: Place) -> str:

@@ -16,6 +16,8 @@ from rekindle.keeper.records import REJECTED_SUFFIX
 from rekindle.pipeline import Pipeline, StreamDeclaration
 from rekindle.recovery.policy import Policy
 
+NEEDS_ROCKSDB = "transformWithState"
+
 
 @dataclass(frozen=True, slots=True)
 class Traits:
@@ -41,6 +43,7 @@ class Fragment:
     has_watermark: bool
     rows_max: int
     partitions: int | None
+    state: str
     recovery: Policy
     why: tuple[str, ...]
 
@@ -101,6 +104,7 @@ def fuse(pipeline: Pipeline, traits: Mapping[str, Traits]) -> tuple[Fragment, ..
     """Cut the graph into fragments, inputs first."""
     for name, trait in traits.items():
         _refuse_nondeterministic_state(pipeline.streams[name], trait)
+        _refuse_state_in_memory(pipeline.streams[name], trait)
     readers: dict[str, list[str]] = {}
     for stream in pipeline.streams.values():
         for name in stream.inputs:
@@ -181,6 +185,7 @@ def _fragment(
         has_watermark=any(traits[m.name].has_watermark for m in members),
         rows_max=min(m.rows_max for m in members),
         partitions=stateful[0].partitions if stateful else None,
+        state=stateful[0].state if stateful else "",
         recovery=members[-1].recovery,
         why=tuple(reasons),
     )
@@ -194,6 +199,15 @@ def _refuse_nondeterministic_state(stream: StreamDeclaration, trait: Traits) -> 
             hint="split it: compute the nondeterministic columns in a stream of their own, which is logged, and "
             "let the stateful stream read that one. If the result does not depend on it (a collect_list that is "
             "sorted afterwards, a table that never changes), declare deterministic=True",
+        )
+
+
+def _refuse_state_in_memory(stream: StreamDeclaration, trait: Traits) -> None:
+    if stream.state == "memory" and NEEDS_ROCKSDB in trait.stateful:
+        raise DeclarationError(
+            f"stream {stream.name!r} cannot keep its state in memory",
+            detail=f"{stream.place}: {NEEDS_ROCKSDB} needs RocksDB",
+            hint='leave out state="memory"',
         )
 
 

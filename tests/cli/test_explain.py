@@ -57,7 +57,7 @@ def test_the_facts_are_json(found: dict[str, object]) -> None:
     assert [f["fragment"] for f in again["fragments"]] == ["counts", "stamped", "lossy"]
     cleaned = {"fragment": "counts", "published": False, "guarantee": "precise", "declared_guarantee": None}
     assert again["streams"]["cleaned"] == cleaned
-    assert again["fragments"][0]["runs_as"] == "a streaming query with state"
+    assert again["fragments"][0]["runs_as"] == "a streaming query with state in rocksdb"
     assert __file__ in again["sinks"][0]["declared"]
 
 

@@ -15,7 +15,7 @@ from rekindle.recovery import Rollback
 from rekindle.supervisor.idle import LOOK_EPOCHS
 from tests.keeper.place import Place, output, stream
 
-FRAGMENT = Fragment("counts", (), ("lines",), "main", "append", False, True, False, 100, None, Rollback(), ())
+FRAGMENT = Fragment("counts", (), ("lines",), "main", "append", False, True, False, 100, None, "", Rollback(), ())
 EMPTY = Output((), 0, 0, EMPTY_DIGEST)
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import rekindle
+from rekindle.node.session import heap_mb
 from rekindle.supervisor.decide import REFUSED
 
 PROGRAM = (
@@ -41,3 +42,7 @@ def test_another_reason_is_told_and_may_pass(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert "Spark did not start" in done.stdout
     assert "Hint: what Spark wrote just before this says why" in done.stdout
+
+
+def test_the_heap_may_grow_to_an_eighth_of_the_memory_within_bounds() -> None:
+    assert [heap_mb(gigabytes * 2**30) for gigabytes in (2, 8, 24, 256)] == [1024, 1024, 3072, 4096]

@@ -13,6 +13,7 @@ from rekindle.errors import BrokenInvariant
 from rekindle.home import create_or_open
 from rekindle.keeper import Keeper
 from rekindle.keeper.records import EpochNumber, Incarnation
+from rekindle.node.session import STATE_PROVIDERS
 from rekindle.state import checkpoint
 from rekindle.state.backup import Backup
 from rekindle.state.layers import capture, layer_of
@@ -101,6 +102,34 @@ def test_backed_up_while_it_runs_restored_repartitioned_and_continued(
     assert {path.split("/")[2] for path in state} == {"0", "_metadata"}
     assert {".zip", ".sst", ".changelog"} <= {Path(path).suffix for path in state}
     assert third.run(27, 30) == after(27, 30)
+
+
+def test_state_in_memory_is_backed_up_while_it_runs_restored_and_continued(
+    spark: SparkSession, tmp_path: Path, keeper: Keeper, me: Incarnation, stores: list[Store]
+) -> None:
+    home = create_or_open(tmp_path / "home", "p", None)
+    claim = claims_of(home, 17)
+    own = spark.newSession()
+    provider = "spark.sql.streaming.stateStore.providerClass"
+    for name, value in ((SNAPSHOTS, "3"), (MAINTENANCE, "300ms"), (provider, STATE_PROVIDERS["memory"])):
+        own.conf.set(name, value)
+    first = Observed(own, tmp_path / "first", home, claim)
+    checkpoint.create(first.checkpoint, EpochNumber(0))
+    first.backup = Backup("sums", first.checkpoint, stores, 2, keeper, me, scratch=tmp_path / "scratch", keep=100)
+    first.backup.start()
+    assert first.run(1, 14) == after(1, 14)
+    first.backup.offer(EpochNumber(14))
+    assert first.backup.wait(EpochNumber(14), 60)
+    first.backup.close()
+    kinds = {Path(path).suffix for path in contents(first.checkpoint) if path.startswith("state/0/0/")}
+    assert {".delta", ".snapshot"} <= kinds and not kinds & {".zip", ".sst", ".changelog"}
+
+    points = keeper.safe_points("sums")
+    assert len(points) > 2, "it shipped while the query ran"
+    for point in (points[len(points) // 2], points[-1]):
+        query = Query(own, tmp_path / f"from{point.epoch}", home, claim)
+        restore("sums", point.epoch, stores, keeper, query.checkpoint)
+        assert query.run(point.epoch + 1, 17) == after(point.epoch + 1, 17)
 
 
 def test_a_capture_of_real_state_has_snapshots_and_what_they_share(spark: SparkSession, tmp_path: Path) -> None:

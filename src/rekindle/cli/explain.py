@@ -72,7 +72,7 @@ def facts(pipeline: Any, analysis: Any) -> dict[str, Any]:
                 "operators": [o.name for o in f.operators],
                 "inputs": list(f.inputs),
                 "node": f.node,
-                "runs_as": "a streaming query with state" if f.stateful else "a loop of batch jobs",
+                "runs_as": f"a streaming query with state in {f.state}" if f.stateful else "a loop of batch jobs",
                 "output_mode": f.output_mode,
                 "deterministic": f.deterministic,
                 "recovery": f.recovery.describe(),

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rekindle.errors import BrokenInvariant
 from rekindle.keeper.records import EpochNumber
 from rekindle.node.claims import Work
+from rekindle.node.session import STATE_PROVIDERS
 from rekindle.node.traits import run_operators, streaming_frame, watermarked
 from rekindle.node.worker import Context
 from rekindle.plan import Fragment
@@ -71,6 +72,7 @@ class Query:
         context, fragment = self._context, self._fragment
         spark = context.spark.newSession()
         spark.conf.set("spark.sql.shuffle.partitions", str(fragment.partitions or context.cores))
+        spark.conf.set("spark.sql.streaming.stateStore.providerClass", STATE_PROVIDERS[fragment.state])
         analysis = context.analysis
         frames = {
             i: watermarked(

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -17,11 +18,17 @@ from rekindle.java import check_java
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
 
+STATE_PROVIDERS = {
+    "rocksdb": f"{STREAMING}.state.RocksDBStateStoreProvider",
+    "memory": f"{STREAMING}.state.HDFSBackedStateStoreProvider",
+}
+"""By where the state of a stream lives. Both write layers: a file for each epoch, now and then one of all."""
+
 REQUIRED = {
     # The keeper decides when an epoch is empty, never Spark's timing.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # State as immutable layers: changelogs are the deltas, snapshots the merged ones.
-    "spark.sql.streaming.stateStore.providerClass": f"{STREAMING}.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.providerClass": STATE_PROVIDERS["rocksdb"],
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Spark's manager for local paths starts a process for each log file; this one renames.
     "spark.sql.streaming.checkpointFileManagerClass": f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager",
@@ -59,6 +66,16 @@ DEFAULTS = {
 }
 
 
+def heap_mb(memory_bytes: int) -> int:
+    """How far the JVM's heap may grow unless the user says: an eighth of the machine's memory, since several nodes may
+    share it; 1 to 4 GB. Spark's own default is 1 GB, in which a million keys in memory leave the collector no rest.
+
+    >>> heap_mb(24 * 2**30)
+    3072
+    """
+    return min(4096, max(1024, memory_bytes // 8 // 2**20))
+
+
 def start_session(name: str, *, cores: int, conf: Mapping[str, str], scratch: Path | None = None) -> SparkSession:
     """A session with everything that fragments need; ``conf`` is the user's, ``REQUIRED`` outranks it.
 
@@ -69,6 +86,7 @@ def start_session(name: str, *, cores: int, conf: Mapping[str, str], scratch: Pa
     folder = scratch or Path(tempfile.mkdtemp(prefix="rekindle-"))
     settings = {
         **DEFAULTS,
+        "spark.driver.memory": f"{heap_mb(psutil.virtual_memory().total)}m",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.default.parallelism": str(cores),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

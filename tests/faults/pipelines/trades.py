@@ -41,7 +41,7 @@ def joined(bids: DataFrame, asks: DataFrame) -> DataFrame:
     return bid.join(ask, F.expr(near)).selectExpr(*columns)
 
 
-@pipeline.stream(output_mode="update")
+@pipeline.stream(output_mode="update", state="memory")
 def spreads(joined: DataFrame) -> DataFrame:
     """Its input is as late as two sources can be apart, so nothing may be dropped: the watermark is far behind."""
     window = F.window("ts", "5 seconds").alias("at")
