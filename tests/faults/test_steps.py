@@ -7,6 +7,7 @@ looked at; then it goes on. So the tests that kill at a step are known to kill t
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -64,13 +65,15 @@ def test_steps_of_ingest_of_a_stateless_fragment_and_of_delivery(tmp_path: Path)
         assert flaws(scene, called=("told",)) == []
 
 
-def stop_at_each(scene: Scene, member: Member) -> None:
+def stop_at_each(scene: Scene, member: Member, look: Callable[[str], object] = lambda step: None) -> None:
+    """Check each step that the scene stops at, in whatever order they come; ``look`` checks more."""
     left = set(scene.faults)
     while left:
         scene.until(lambda: scene.marks() & left and scene.stopped(member.pid), f"stopped at one of {sorted(left)}")
         (here,) = scene.marks() & left
         _, step, subject, epoch = here.split(":")
         check(scene, step, subject, EpochNumber(int(epoch)))
+        look(step)
         left.remove(here)
         scene.signal(member, signal.SIGCONT)
 
