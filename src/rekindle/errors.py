@@ -95,6 +95,12 @@ class StateDamaged(RekindleError):
     exit_code = 3
 
 
+class PythonWorkerDied(RekindleError):
+    """A process in which Spark ran the user's Python ended without an exception: it crashed, or was killed."""
+
+    exit_code = 3
+
+
 class SourceError(RekindleError):
     """A source cannot be read, or holds something that cannot be understood."""
 

@@ -1,8 +1,9 @@
 """Damage and mistakes that no restart can heal: what is hit stops and says why, the others go on.
 
 Fault model. Survived: a segment of a published epoch is damaged on disk, another one is gone; a user's function
-raises on one row, every time; a Python worker of Spark dies while it computes. What cannot be computed stops its
-own fragment only, with the reason on record, and the run ends with the exit code for that. Lost: nothing; once the
+raises on one row, every time, another one crashes Python on it; a Python worker of Spark is killed while it computes,
+more often than a function may raise. What cannot be computed stops its own fragment only, with the reason on record,
+and the run ends with the exit code for that. Lost: nothing; once the
 files are back and the code is mended, the next run finishes the work. Not survived: segments that stay lost.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -24,6 +26,8 @@ from tests.faults.soundness import assert_done, flaws
 pytestmark = [pytest.mark.processes, pytest.mark.spark, pytest.mark.timeout(250)]
 
 MISTAKE = 'raise ValueError("this row is not understood")'
+CRASH = "os.kill(os.getpid(), signal.SIGSEGV)"
+KILLS = 4  # more than attempts_max, and fewer than restarts_max
 EPOCH = 6  # the one whose segments are hit
 
 
@@ -38,31 +42,35 @@ def test_damaged_segments_a_raising_operator_and_a_killed_worker(tmp_path: Path)
         scene.change_settings(READERS="1")
         run = scene.start("--until-idle", "2s")
         witness = scene.watched()
-        kill_the_worker(scene)
+        kill_the_worker_again_and_again(scene)
         ended = run.ends()
         assert ended.code == 3, str(ended)
         failures = failures_of(scene)
-        assert failures.keys() == {"sums", "thirds", "scored"}
+        assert failures.keys() == {"sums", "thirds", "scored", "crashed"}
 
         for subject, stream, path in (("sums", "even", corrupt), ("thirds", "third", missing)):
             told = failures[subject].reason + failures[subject].traceback
             assert "SegmentDamaged" in told and repr(stream) in told and f"epoch {EPOCH} " in told and str(path) in told
             assert scene.head(subject) == EPOCH - 1
             assert str(path) in str(ended.summary["failures"])
-        line = scene.file.read_text()[: scene.file.read_text().index(MISTAKE)].count("\n") + 1
         scored = failures["scored"]
         assert "ValueError: this row is not understood" in scored.reason
-        assert f'File "{scene.file}", line {line}, in score' in scored.traceback
+        assert f'File "{scene.file}", line {line_of(scene, MISTAKE)}, in score' in scored.traceback
         assert scene.head("scored") == scored.epoch - 1
         retried = [e for e in scene.events("epoch_retried") if e.subject == "scored" and e.detail["epoch"] == EPOCH]
         assert [e.detail["attempt"] for e in retried] == [1, 2]  # the third attempt was the last
+        crashed = failures["crashed"]
+        assert "Python worker of Spark died without an exception, 5 times" in crashed.reason
+        assert "Segmentation fault" in crashed.traceback
+        assert f'File "{scene.file}", line {line_of(scene, CRASH)} in crash' in crashed.traceback
+        assert (scene.head("crashed"), crashed.epoch) == (EPOCH - 1, EPOCH)
         assert [row[0] for row in scene.rows("fine")] == list(range(1000))  # the others went on
         gone = f"{missing.relative_to(scene.root)} is gone"
-        assert flaws(scene, open_ended=("sums", "thirds", "scored")) == [gone]
+        assert flaws(scene, open_ended=("sums", "thirds", "scored", "crashed")) == [gone]
 
         corrupt.write_bytes(good)
         (tmp_path / "aside").rename(missing)
-        scene.file.write_text(scene.file.read_text().replace(MISTAKE, "return 0"))
+        scene.file.write_text(scene.file.read_text().replace(MISTAKE, "return 0").replace(CRASH, "return 0"))
         assert_done(scene.run())
         assert failures_of(scene) == {}
         assert flaws(scene) == []
@@ -70,6 +78,7 @@ def test_damaged_segments_a_raising_operator_and_a_killed_worker(tmp_path: Path)
         assert scene.final("sums", 1) == sums_of(scene.rows("even"))
         assert scene.rows("thirds") == [(row[1],) for row in scene.rows("third")]
         assert scene.rows("scored") == [(seq, 0 if seq == 550 else seq * 2) for seq in range(1000)]
+        assert scene.rows("crashed") == [(0 if seq == 550 else seq,) for seq in range(1000)]
 
 
 def flip_a_bit(path: Path, column: str) -> None:
@@ -82,22 +91,38 @@ def flip_a_bit(path: Path, column: str) -> None:
     path.write_bytes(content)
 
 
-def kill_the_worker(scene: Scene) -> None:
-    """SIGKILL of the Python worker that computes, and of the daemon that forks workers."""
+def line_of(scene: Scene, code: str) -> int:
+    """Where it stands in the pipeline file."""
+    text = scene.file.read_text()
+    return text[: text.index(code)].count("\n") + 1
+
+
+def kill_the_worker_again_and_again(scene: Scene) -> None:
+    """SIGKILL of the Python worker that computes, and of the daemon that forks workers. No function raised, so that
+    counts as no attempt."""
     told = scene.folder / "worker"
-    scene.until(lambda: told.exists() and told.read_text(), "a worker computes")
+    scene.until(told.exists, "a worker computes")
     node = scene.ready_member()
-    worker = psutil.Process(int(told.read_text()))
-    daemon = worker.parent()
-    assert daemon is not None and {worker.pid, daemon.pid} <= set(scene.processes_of(node))
-    assert "pyspark" in " ".join(daemon.cmdline()) and daemon.pid != node.pid
-    os.kill(worker.pid, signal.SIGKILL)
-    os.kill(daemon.pid, signal.SIGKILL)
-    scene.until(lambda: scene.events("epoch_retried"), "the epoch is tried again")
+    for kills in range(1, KILLS + 1):
+        scene.until(lambda: told.exists() and told.read_text(), "a worker computes")
+        worker = psutil.Process(int(told.read_text()))
+        told.unlink()
+        daemon = worker.parent()
+        assert daemon is not None and {worker.pid, daemon.pid} <= set(scene.processes_of(node))
+        assert "pyspark" in " ".join(daemon.cmdline()) and daemon.pid != node.pid
+        os.kill(worker.pid, signal.SIGKILL)
+        os.kill(daemon.pid, signal.SIGKILL)
+        scene.until(partial(noticed, scene, kills), "the death is noticed")
     (scene.folder / "go-on").touch()
     after = scene.head("scored")
-    scene.until(lambda: scene.head("scored") > after, "epochs after the worker's death")
+    scene.until(lambda: scene.head("scored") > after, "epochs after the workers' deaths")
     assert scene.events("node_died", "node_fenced") == [] and scene.ready_member().incarnation == node.incarnation
+    assert not [e for e in scene.events("epoch_retried") if e.subject == "scored" and e.detail["epoch"] < EPOCH]
+
+
+def noticed(scene: Scene, deaths: int) -> bool:
+    counted = [event.detail["deaths"] for event in scene.events("python_worker_died") if event.subject == "scored"]
+    return counted == list(range(1, deaths + 1))
 
 
 def segment(scene: Scene, stream: str) -> Path:

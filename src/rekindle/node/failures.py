@@ -5,11 +5,14 @@ from __future__ import annotations
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from rekindle.errors import SegmentDamaged
+from rekindle.errors import PythonWorkerDied, SegmentDamaged
 from rekindle.home import Home
 from rekindle.node.claims import Work
 from rekindle.streams.segments import verify
 
+PYTHON_WORKER_DIED = "Python worker exited unexpectedly"
+AFTER_CRASH = ("Extension modules:", "Caused by:", "Driver stacktrace:")
+TRACEBACK = "Traceback (most recent call last)"
 STATE_CONDITIONS = ("CANNOT_LOAD_STATE_STORE", "STATE_STORE", "CHECKPOINT", "STDS_", "MISSING_METADATA")
 
 
@@ -20,7 +23,7 @@ class OperatorFailed(Exception):
 def spark_cause(error: BaseException) -> BaseException:
     """The user's Python traceback, if Spark carried one here; otherwise Spark's error without its JVM frames."""
     text = _java_text(error) if isinstance(error, Py4JJavaError) else str(error)
-    mark = text.rfind("Traceback (most recent call last)")
+    mark = text.rfind(TRACEBACK)
     if mark >= 0:
         lines = text[mark:].splitlines()
         end = next(
@@ -30,8 +33,22 @@ def spark_cause(error: BaseException) -> BaseException:
         return OperatorFailed(f"{kept[-1].strip()}\n" + "\n".join(kept))
     if isinstance(error, PySparkException | Py4JJavaError):
         lines = [line for line in text.splitlines() if not line.lstrip().startswith(("at ", "JVM stacktrace"))]
-        return OperatorFailed("\n".join(lines))
+        return _python_worker_died(lines) or OperatorFailed("\n".join(lines))
     return error
+
+
+def _python_worker_died(lines: list[str]) -> PythonWorkerDied | None:
+    """The death of a Python worker, if that is what Spark says, with where its Python was if it could still tell."""
+    found = next((i for i, line in enumerate(lines) if PYTHON_WORKER_DIED in line), None)
+    if found is None:
+        return None
+    end = next((i for i, line in enumerate(lines[found:], found) if line.startswith(AFTER_CRASH)), len(lines))
+    told = "\n".join(lines[found:end]).rstrip()
+    return PythonWorkerDied(
+        "a Python worker of Spark died without an exception",
+        detail=told[told.index(PYTHON_WORKER_DIED) :],
+        hint="native code of a library crashed, or the kernel killed it for memory (dmesg says so)",
+    )
 
 
 def _java_text(error: Py4JJavaError) -> str:
@@ -57,7 +74,7 @@ def damaged_input(home: Home, work: Work | None) -> SegmentDamaged | None:
 
 def is_of_user(error: BaseException) -> bool:
     """Whether the user's own code, or damaged input, is the cause: no other checkpoint would help."""
-    return isinstance(error, SegmentDamaged) or "Traceback (most recent call last)" in str(error)
+    return isinstance(error, SegmentDamaged | PythonWorkerDied) or TRACEBACK in str(error)
 
 
 def is_about_state(error: BaseException) -> bool:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructType
 
-from rekindle.errors import SourceError
+from rekindle.errors import PythonWorkerDied, SourceError
 from rekindle.home import fsync_folder
 from rekindle.keeper.records import REJECTED_SUFFIX, EpochNumber, Output, Span
 from rekindle.node.failures import OperatorFailed, spark_cause
@@ -196,7 +196,10 @@ class SparkIngest(Worker):
     def cause(self, error: Exception) -> BaseException:
         cause = spark_cause(self._raised or error)
         # Spark's messages may hold any option's value, and this one goes on record.
-        return OperatorFailed(self._source.without_secrets(str(cause))) if isinstance(cause, OperatorFailed) else cause
+        hide = self._source.without_secrets
+        if isinstance(cause, PythonWorkerDied):
+            return PythonWorkerDied(cause.primary, detail=hide(cause.detail), hint=cause.hint)
+        return OperatorFailed(hide(str(cause))) if isinstance(cause, OperatorFailed) else cause
 
     def _batch(self, rows: DataFrame, batch: int) -> None:
         try:

@@ -53,6 +53,9 @@ DEFAULTS = {
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.scheduler.mode": "FAIR",
+    # A Python worker that crashes says where.
+    "spark.python.worker.faulthandler.enabled": "true",
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     "spark.sql.adaptive.enabled": "false",
     # RocksDB: one cache for all of the node's states, large enough to hold the hot keys (Spark's default is 8 MB each),
     # and no look-up before each write just to count keys.

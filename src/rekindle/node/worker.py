@@ -2,8 +2,9 @@
 
 Of all nodes that host a worker only its owner works, and the others stand by; the replicas of an active standby work
 all. A failed epoch is tried again ``attempts_max`` times, over all incarnations; then this worker stops with the
-user's own traceback on record, and the others go on. A full disk and an absent keeper are waited out. A fenced
-incarnation ends the whole node.
+user's own traceback on record, and the others go on. The death of a Python worker of Spark is nobody's exception: like
+deaths of a node, ``restarts_max`` of them without a new epoch are too many. A full disk and an absent keeper are waited
+out. A fenced incarnation ends the whole node.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import NoReturn
 
 from pyspark.sql import SparkSession
 
-from rekindle.errors import BrokenInvariant, Fenced, KeeperUnavailable, RekindleError
+from rekindle.errors import BrokenInvariant, Fenced, KeeperUnavailable, PythonWorkerDied, RekindleError
 from rekindle.home import Home
 from rekindle.keeper.keeper import Keeper
 from rekindle.keeper.records import EpochNumber, Incarnation
@@ -80,6 +81,7 @@ class Worker(ABC):
         self.role = WAITING
         self.epoch = EpochNumber(0)  # the one in hand
         self.tries = 0
+        self._python_deaths = (0, 0)  # how many, since the stream stood where
         self.failed = False
         self.looked = True  # whether it has seen what there is to do; sources clear it until they have
         self._thread = threading.Thread(target=self._main, name=subject, daemon=True)
@@ -161,18 +163,34 @@ class Worker(ABC):
                 cause = RuntimeError("waited")
             context.keeper.event("disk_wait_over", self.subject, epoch=self.epoch)
             return True
-        text = "".join(traceback.format_exception(cause))
-        reason = cause.primary if isinstance(cause, RekindleError) else first_line(cause)
+        if isinstance(cause, PythonWorkerDied):
+            return self._survive_python(cause)
         attempts = context.keeper.record_attempt(self.subject, self.epoch, by=context.incarnation)
         if isinstance(cause, BrokenInvariant) or attempts >= context.settings.attempts_max:
-            context.keeper.record_failure(
-                self.subject, self.epoch, reason=reason, traceback=text, by=context.incarnation
-            )
-            context.keeper.event("worker_failed", self.subject, epoch=self.epoch, reason=reason, attempts=attempts)
-            return False
-        context.keeper.event("epoch_retried", self.subject, epoch=self.epoch, reason=reason, attempt=attempts)
+            return self._give_up(cause, reason_of(cause), attempts=attempts)
+        context.keeper.event("epoch_retried", self.subject, epoch=self.epoch, reason=reason_of(cause), attempt=attempts)
         context.stopping.wait(RETRY_S[min(attempts, len(RETRY_S)) - 1])
         return True
+
+    def _survive_python(self, cause: PythonWorkerDied) -> bool:
+        """Try again, unless Python workers died too often where the stream stands now."""
+        context = self.context
+        head = context.keeper.head(self.subject)
+        deaths, stood = self._python_deaths
+        deaths = deaths + 1 if stood == head else 1
+        self._python_deaths = (deaths, head)
+        if deaths >= context.settings.restarts_max:
+            reason = f"{cause.primary}, {deaths} times without a new epoch in between"
+            return self._give_up(cause, reason, deaths=deaths)
+        context.keeper.event("python_worker_died", self.subject, epoch=self.epoch, deaths=deaths)
+        context.stopping.wait(RETRY_S[min(deaths, len(RETRY_S)) - 1])
+        return True
+
+    def _give_up(self, cause: BaseException, reason: str, **counted: int) -> bool:
+        keeper, text = self.context.keeper, "".join(traceback.format_exception(cause))
+        keeper.record_failure(self.subject, self.epoch, reason=reason, traceback=text, by=self.context.incarnation)
+        keeper.event("worker_failed", self.subject, epoch=self.epoch, reason=reason, **counted)
+        return False
 
     def cause(self, error: Exception) -> BaseException:
         """The error that a person wants to read about."""
@@ -192,6 +210,10 @@ class Worker(ABC):
 def free_bytes(folder: Path) -> int:
     stat = os.statvfs(folder)
     return stat.f_bavail * stat.f_frsize
+
+
+def reason_of(error: BaseException) -> str:
+    return error.primary if isinstance(error, RekindleError) else first_line(error)
 
 
 def first_line(error: BaseException) -> str:

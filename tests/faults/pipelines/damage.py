@@ -1,9 +1,11 @@
-"""Two intermediate streams and their readers; an operator with a Python function; one that has nothing to do with it.
+"""Two intermediate streams and their readers; an operator with a Python function; one that crashes Python; one that has
+nothing to do with it.
 
 The readers come with READERS=1, so that the streams can be damaged before anybody reads them.
 """
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -41,6 +43,12 @@ def score(seq: int) -> int:
     return seq * 2
 
 
+def crash(seq: int) -> int:
+    if seq == BAD:
+        os.kill(os.getpid(), signal.SIGSEGV)  # mended by the test
+    return seq
+
+
 if os.environ.get("READERS"):
 
     @pipeline.stream(output_mode="update", rows_max=50)
@@ -56,8 +64,12 @@ if os.environ.get("READERS"):
         return ticks.select("seq", F.udf(score, "long")("seq").alias("score"))
 
     @pipeline.stream(rows_max=100)
+    def crashed(ticks: DataFrame) -> DataFrame:
+        return ticks.select(F.udf(crash, "long")("seq").alias("seq"))
+
+    @pipeline.stream(rows_max=100)
     def fine(ticks: DataFrame) -> DataFrame:
         return ticks.select("seq", "key")
 
-    for stream in ("sums", "thirds", "scored", "fine"):
+    for stream in ("sums", "thirds", "scored", "crashed", "fine"):
         pipeline.sink(stream, rk.sinks.Files(f"out/{stream}"))
