@@ -25,6 +25,7 @@ from pathlib import Path
 from rekindle.errors import HomeInUse, HomeUnusable
 
 HOME_VERSION = 1
+DISK_FREE_MIN = 16 * 1024 * 1024
 ODD = re.compile(r"[*?\[\]{}:\\]")  # Spark's file source would look for other folders, and find nothing
 
 
@@ -52,6 +53,11 @@ class Home:
     @property
     def keeper_file(self) -> Path:
         return self.root / "keeper.db"
+
+    def is_full(self) -> bool:
+        """Whether so little is free on its disk that work has to wait."""
+        stat = os.statvfs(self.root)
+        return stat.f_bavail * stat.f_frsize < DISK_FREE_MIN
 
     def inside(self, relative: str) -> Path:
         """The absolute path of something in the home. Refuses a path that leads out of it."""

@@ -27,7 +27,7 @@ def test_a_function_that_exits_is_a_failure_on_record(tmp_path: Path) -> None:
     context: Any = SimpleNamespace(
         keeper=keeper,
         incarnation=1,
-        home=SimpleNamespace(root=tmp_path),
+        home=SimpleNamespace(root=tmp_path, is_full=lambda: False),
         settings=Settings(attempts_max=3),
         stopping=threading.Event(),
         jvm_alive=lambda: True,

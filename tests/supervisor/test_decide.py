@@ -153,6 +153,15 @@ def test_too_many_deaths_give_the_node_up_once() -> None:
     assert decided([], a=History(deaths=3, given_up=True)) == []
 
 
+def test_on_a_full_disk_nothing_starts_and_nobody_is_given_up_but_a_warm_node_is_promoted() -> None:
+    def when_full(*lives: Life, deaths: int = 0) -> list[Action]:
+        wanted = ("a", *(life.node for life in lives))
+        return decide(100.0, wanted, lives, {"a": History(deaths=deaths)}, SETTINGS, drain_s=30, full=True)
+
+    assert when_full() == when_full(deaths=3) == []
+    assert when_full(WARM) == [Promote("a", WARM.incarnation)]
+
+
 def test_the_first_node_of_a_place_comes_first_then_those_beside_it_then_the_pool() -> None:
     wanted = ("a", "a.2", "b", "pool.1")
 

@@ -251,6 +251,25 @@ def test_a_command_that_is_not_there_is_given_up(world: World) -> None:
     assert len(world.events("node_not_started")) == SETTINGS.restarts_max
 
 
+def test_on_a_full_disk_nothing_is_started_and_no_death_counts(world: World) -> None:
+    full = True
+    supervisor = world.supervisor(is_full=lambda: full)
+    until(supervisor, lambda: world.events("disk_full"), "the disk is full")
+    assert world.chain("a") == []
+    for _ in range(SETTINGS.restarts_max + 1):
+        full = False
+        member = until(supervisor, world.beating, "it is started once there is room")
+        full = True
+        supervisor.step(0)
+        os.kill(member.pid, signal.SIGKILL)
+        until(supervisor, lambda: not world.keeper.members(), "its death is noticed")
+        for _ in range(5):
+            supervisor.step(0.02)
+        assert world.keeper.members() == []
+    assert [event.detail["deaths"] for event in world.events("node_died")] == [0] * (SETTINGS.restarts_max + 1)
+    assert supervisor.given_up == ()
+
+
 def test_a_supervisor_that_was_held_up_kills_nobody(world: World) -> None:
     clock = Clock()
     supervisor = world.supervisor(clock=clock)

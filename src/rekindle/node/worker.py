@@ -10,13 +10,11 @@ out. A fenced incarnation ends the whole node.
 from __future__ import annotations
 
 import errno
-import os
 import threading
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NoReturn
 
 from pyspark.sql import SparkSession
@@ -30,7 +28,6 @@ from rekindle.node.steps import Steps
 from rekindle.node.traits import Analysis
 from rekindle.pipeline import Pipeline, Settings
 
-DISK_FREE_MIN = 16 * 1024 * 1024
 DISK_WAIT_S = 1.0
 KEEPER_WAIT_S = 1.0
 STANDBY_S = 60.0
@@ -204,12 +201,7 @@ class Worker(ABC):
             seen = seen.__cause__
         if JVM_DISK_FULL in str(cause):
             return True
-        return free_bytes(self.context.home.root) < DISK_FREE_MIN
-
-
-def free_bytes(folder: Path) -> int:
-    stat = os.statvfs(folder)
-    return stat.f_bavail * stat.f_frsize
+        return self.context.home.is_full()
 
 
 def reason_of(error: BaseException) -> str:

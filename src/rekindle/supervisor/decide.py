@@ -160,10 +160,12 @@ def decide(
     *,
     drain_s: float,
     ending: bool = False,
+    full: bool = False,
 ) -> list[Action]:
     """The actions that bring what is seen closer to what is wanted, in the order to carry them out.
 
-    ``ending`` means that the run ends: nothing is wanted, and nothing hung is waited for.
+    ``ending`` means that the run ends: nothing is wanted, and nothing hung is waited for. ``full`` means that a new
+    process would find no room on the home's disk: starts wait, and nobody is given up.
     """
     wanted = () if ending else tuple(sorted(set(wanted)))
     lives = sorted(lives, key=lambda life: life.incarnation)
@@ -185,7 +187,7 @@ def decide(
         if any(life.standing is Standing.LIVE for life in lives if life.node == node):
             continue
         waits = any(_in_the_way(life) for life in lives if life.node == node)
-        waits = waits or _gives_way(node, up, starting & {*wanted})
+        waits = waits or full or _gives_way(node, up, starting & {*wanted})
         found = _of_absent(node, histories.get(node, History()), now_s, settings, warm, waits)
         starting |= {action.node for action in found if isinstance(action, Start | Promote)}
         actions += found

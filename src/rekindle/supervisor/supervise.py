@@ -52,6 +52,7 @@ class Supervisor:
         keeper_url: str | None = None,
         clock: Callable[[], float] = time.monotonic,
         host: str | None = None,
+        is_full: Callable[[], bool] | None = None,
     ) -> None:
         self._keeper = keeper
         self._pipeline = pipeline
@@ -59,6 +60,8 @@ class Supervisor:
         self._code = code
         self._keeper_url = keeper_url
         self._clock = clock
+        self._is_full = is_full or home.is_full
+        self._full = False
         host = host or this_host()
         self._processes = Processes(home.id)
         self._chronicle = Chronicle(keeper)
@@ -174,6 +177,7 @@ class Supervisor:
     def _round(self) -> bool:
         """Look, decide and act once; whether anything was done."""
         now_s = self._roster.look()
+        self._look_at_disk()
         actions = d.decide(
             now_s,
             (*nodes_of(self._pipeline), *pool_of(self._pipeline)),
@@ -182,10 +186,17 @@ class Supervisor:
             self._pipeline.settings,
             drain_s=self._drain_s,
             ending=self._ending,
+            full=self._full,
         )
         for action in actions:
             self._act(action)
         return bool(actions)
+
+    def _look_at_disk(self) -> None:
+        full = self._is_full()
+        if full != self._full:
+            self._note("disk_full" if full else "disk_wait_over", self._pipeline.name)
+        self._full = full
 
     # -- acting --------------------------------------------------------------------------------------
 
@@ -300,13 +311,14 @@ class Supervisor:
                 self._kill(known, "the run ends, and the keeper is away")
 
     def _count_death(self, known: Known, why: str, first: Callable[[], object] = lambda: None) -> None:
-        """Put a death on record. What can fail for want of the keeper comes first, so that it can be repeated."""
+        """Put a death on record. What can fail for want of the keeper comes first, so that it can be repeated. On a
+        full disk a death says nothing about the node, and does not count against it."""
         progress = self._progress_of(known.node)
         first()
         moved = progress != self._progress.get(known.node)
         self._progress[known.node] = progress
         history = self._history(known.node)
-        deaths = 1 if moved else history.deaths + 1
+        deaths = (0 if moved else history.deaths) + (0 if self._full else 1)
         start_at_s = self._clock() + d.backoff_s(deaths)
         self._histories[known.node] = replace(history, deaths=deaths, start_at_s=start_at_s)
         code = known.watched.exit_code() if known.watched is not None else None
