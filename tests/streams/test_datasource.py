@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from rekindle.keeper import Keeper, open_keeper
 from rekindle.keeper.records import EpochNumber, Incarnation, Span, StreamRecord
 from rekindle.streams.writer import EpochWriter
 
+FOREIGN = Path(__file__).with_name("foreign.py")
 SCHEMA = StructType().add("v", LongType()).add("ts", TimestampType())
 
 
@@ -88,6 +92,34 @@ def test_a_query_follows_a_stream(spark: SparkSession, home: Home, keeper: Keepe
         assert sorted(r["v"] for r in spark.table("followed").collect()) == [1, 2, 3]
     finally:
         query.stop()
+
+
+def test_a_session_of_somebody_else_reads_what_is_kept_and_follows(home: Home, keeper: Keeper, tmp_path: Path) -> None:
+    by = keeper.enlist("n", code="c")
+    for epoch, rows in enumerate(([1, 2], [3], [4, 5]), 1):
+        publish(home, keeper, by, epoch, rows)
+    keeper.trim_epochs("s", EpochNumber(2), by=by)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("REKINDLE")}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    with subprocess.Popen(
+        [sys.executable, str(FOREIGN), str(home.root), str(tmp_path)],
+        env=environment | {"PYSPARK_PYTHON": sys.executable},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        told = (json.loads(line.removeprefix("TOLD ")) for line in process.stdout if line.startswith("TOLD "))
+        assert [next(told), next(told), next(told)] == [[3, 4, 5], [3], [4, 5]]
+        assert "epoch 1 of stream 's' is not kept any more" in next(told)
+        assert next(told) == [3, 4, 5]
+        publish(home, keeper, by, 4, [6])
+        process.stdin.write("go on\n")
+        process.stdin.flush()
+        assert [next(told), next(told)] == [[6], [3, 4, 5, 6]]
+        assert next(told) is False
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize(
