@@ -78,6 +78,7 @@ class Worker(ABC):
         self.role = WAITING
         self.epoch = EpochNumber(0)  # the one in hand
         self.tries = 0
+        self._full_at: EpochNumber | None = None
         self._python_deaths = (0, 0)  # how many, since the stream stood where
         self.failed = False
         self.looked = True  # whether it has seen what there is to do; sources clear it until they have
@@ -155,10 +156,12 @@ class Worker(ABC):
             context.stopping.wait(KEEPER_WAIT_S)
             return True
         if self._disk_is_full(cause):
-            context.keeper.event("disk_full", self.subject, epoch=self.epoch, home=str(context.home.root))
-            while self._disk_is_full(cause) and not context.stopping.wait(DISK_WAIT_S):
-                cause = RuntimeError("waited")
-            context.keeper.event("disk_wait_over", self.subject, epoch=self.epoch)
+            if self._full_at != self.epoch:  # said once, however long it takes
+                context.keeper.event("disk_full", self.subject, epoch=self.epoch, reason=first_line(cause))
+            self._full_at = self.epoch
+            context.stopping.wait(DISK_WAIT_S)
+            while context.home.is_full() and not context.stopping.is_set():
+                context.stopping.wait(DISK_WAIT_S)
             return True
         if isinstance(cause, PythonWorkerDied):
             return self._survive_python(cause)
