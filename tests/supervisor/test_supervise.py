@@ -422,6 +422,7 @@ def test_a_process_whose_supervisor_died_before_it_was_presented_is_found(
     earlier = Processes(world.home.id)
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
     watched = earlier.start(incarnation, command, tmp_path / "log", dict(os.environ))
+    until(None, earlier.incarnations, "its mark can be read")  # a moment after its start
     supervisor = world.supervisor()
     supervisor.step(0)
     assert [event.detail["pid"] for event in world.events("supervisor_adopted")] == [watched.pid]
