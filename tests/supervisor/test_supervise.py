@@ -136,7 +136,7 @@ def test_the_fence_comes_before_the_kill_and_both_before_the_start(
 def test_a_hung_node_is_fenced_and_replaced_and_finds_out_when_it_wakes(world: World) -> None:
     supervisor = world.supervisor()
     old = until(supervisor, world.beating, "it beats")
-    os.kill(old.pid, signal.SIGSTOP)
+    world.hang(old)
     new = until(supervisor, lambda: world.beating(but=old.incarnation), "the new one beats")
     assert alive(old.pid)
     (event,) = world.events("node_died")
@@ -157,7 +157,7 @@ def test_a_hung_node_is_killed_in_the_end(make: Callable[..., World]) -> None:
     world = make(settings=replace(SETTINGS, zombie_s=0.5))
     supervisor = world.supervisor()
     old = until(supervisor, world.beating, "it beats")
-    os.kill(old.pid, signal.SIGSTOP)
+    world.hang(old)
     until(supervisor, lambda: world.beating(but=old.incarnation), "the new one beats")
     until(supervisor, lambda: not alive(old.pid) and not alive(world.child(old)), "the old ones are gone")
     assert world.events("node_killed")
@@ -274,7 +274,7 @@ def test_a_supervisor_that_was_held_up_kills_nobody(world: World) -> None:
     clock = Clock()
     supervisor = world.supervisor(clock=clock)
     old = until(supervisor, world.beating, "it beats")
-    os.kill(old.pid, signal.SIGSTOP)  # so that no beat can come to its help
+    world.hang(old)  # so that no beat can come to its help
     supervisor.step(0)
     clock.ahead_s += 100 * SETTINGS.lease_s
     supervisor.step(0)
@@ -290,7 +290,7 @@ def test_a_keeper_that_was_away_costs_nobody_the_lease(world: World) -> None:
     clock, keeper = Clock(), Away(world.keeper)
     supervisor = world.supervisor(clock=clock, keeper=keeper)
     old = until(supervisor, world.beating, "it beats")
-    os.kill(old.pid, signal.SIGSTOP)
+    world.hang(old)
     supervisor.step(0)
     for _ in range(10):  # each time too short to count as a gap
         keeper.gone = True
@@ -500,7 +500,7 @@ def test_a_zombie_that_an_earlier_supervisor_left_is_dealt_with(make: Callable[.
     world = make(settings=replace(SETTINGS, zombie_s=0.5))
     supervisor = world.supervisor()
     old = until(supervisor, world.beating, "it beats")
-    os.kill(old.pid, signal.SIGSTOP)
+    world.hang(old)
     supervisor.close()
     world.keeper.fence(old.incarnation, "by an earlier supervisor")
     second = world.supervisor()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,8 @@ from rekindle.supervisor.processes import Processes, start_ticks
 from rekindle.supervisor.supervise import Supervisor
 
 FAKE_NODE = Path(__file__).with_name("fake_node.py")
+HANG_TRIES = 20
+HANG_S = 0.5
 SETTINGS = Settings(heartbeat_s=0.05, lease_s=2.0, start_s=30.0, zombie_s=600.0, restarts_max=3)
 
 
@@ -73,6 +79,19 @@ class World:
     def member(self, node: str = "a") -> Member:
         """The newest live incarnation of a node."""
         return [member for member in self.keeper.members() if member.node == node][-1]
+
+    def hang(self, member: Member) -> None:
+        """Stop a node's process at a moment when it does not hold the keeper's database."""
+        for _ in range(HANG_TRIES):
+            os.kill(member.pid, signal.SIGSTOP)
+            with closing(sqlite3.connect(self.home.keeper_file, timeout=HANG_S, isolation_level=None)) as database:
+                try:
+                    database.execute("BEGIN IMMEDIATE")
+                    database.execute("ROLLBACK")
+                    return
+                except sqlite3.OperationalError:
+                    os.kill(member.pid, signal.SIGCONT)
+        pytest.fail(f"{member.node} was in a transaction each of {HANG_TRIES} times")
 
     def beating(self, node: str = "a", but: int = 0) -> Member | None:
         """The live incarnation of a node, if it beats and is not ``but``."""
