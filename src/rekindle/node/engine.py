@@ -1,9 +1,8 @@
-"""What computing an epoch takes: a part of a node's context, or all that there is where no node is."""
+"""What computing an epoch takes: a part of a node's context, or a bench."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from pyspark.sql import SparkSession
@@ -29,14 +28,3 @@ class Engine(Protocol):
 
     @property
     def clock(self) -> Callable[[], float]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """An engine without a node: what is computed on it is for comparing only."""
-
-    home: Home
-    spark: SparkSession
-    cores: int
-    analysis: Analysis
-    clock: Callable[[], float]

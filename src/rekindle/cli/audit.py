@@ -1,0 +1,171 @@
+"""``rekindle audit``: a home checked against its own records, and what to do about what is found."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rekindle.cli.opened import opened
+from rekindle.cli.options import DEFAULT_HOME, HomeOption, JsonOption, KeeperOption
+from rekindle.cli.report import note, out, outlet, plain, plain_line, print_json, print_line
+from rekindle.errors import DeclarationError, RekindleError
+from rekindle.home import Home
+from rekindle.java import check_java
+from rekindle.keeper import Keeper
+from rekindle.keeper.ledger import Ledger
+from rekindle.load import fingerprint, load_pipeline
+from rekindle.plan import check
+from rekindle.verify.audit import Audit, Code, Tell, Wish
+from rekindle.verify.findings import WRONG, Finding, Report
+
+if TYPE_CHECKING:
+    from rekindle.node.bench import Bench
+
+NICE = 10
+_RANGE = re.compile(r"(\d+)\.\.(\d+)\Z")
+
+
+def audit(
+    home: HomeOption = DEFAULT_HOME,
+    keeper: KeeperOption = None,
+    streams: Annotated[str, typer.Option("--streams", metavar="A,B", help="Only these streams.")] = "",
+    epochs: Annotated[str, typer.Option("--epochs", metavar="N..M", help="Only these epochs of each stream.")] = "",
+    last: Annotated[int | None, typer.Option("--last", min=1, help="Only the newest so many epochs of each.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="The pipeline file; the one that was last run, unless given.")
+    ] = None,
+    recompute: Annotated[
+        bool, typer.Option("--recompute/--no-recompute", help="Compute published epochs once more, and compare.")
+    ] = True,
+    cores: Annotated[int, typer.Option("--cores", min=1, help="Cores to recompute with.")] = 2,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a home, live or stopped: its records, its files, and published epochs computed once more.
+
+    Nothing is changed, and a run that goes on is not waited for. The exit code is 1 if anything is wrong.
+    """
+    wish = _wish(streams, epochs, last)
+    os.nice(NICE)
+    with opened(home, keeper, read_only=True) as (place, records):
+        code = code_of(place, records, file, cores) if recompute else None
+        with progress() as tell:
+            report = Audit(place, records, wish, code, tell).run()
+    if as_json:
+        print_json({"home": str(place.root), "pipeline": place.pipeline, **report.to_json()})
+    else:
+        show(report)
+    if report.wrong:
+        raise typer.Exit(RekindleError.exit_code)
+
+
+def _wish(streams: str, epochs: str, last: int | None) -> Wish:
+    names = frozenset(name.strip() for name in streams.split(",") if name.strip())
+    if epochs and last is not None:
+        raise DeclarationError("--epochs and --last exclude each other")
+    if not epochs:
+        return Wish(names, last=last)
+    found = _RANGE.match(epochs)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise DeclarationError(
+            f"--epochs {epochs!r} is not a range of epochs", hint="two numbers from 1 on: --epochs 10..20"
+        )
+    return Wish(names, int(found[1]), int(found[2]))
+
+
+def code_of(home: Home, keeper: Keeper, file: Path | None, cores: int) -> Code:
+    """The pipeline that is recomputed with. Raises DeclarationError if there is no file, or it is another pipeline."""
+    recorded = keeper.file()
+    if file is None:
+        if recorded is None:
+            raise DeclarationError(
+                "it is not on record which pipeline file ran on this home", hint="name it: --file, or --no-recompute"
+            )
+        file = Path(recorded[0])
+        if not file.exists():
+            raise DeclarationError(
+                "the pipeline file that ran on this home is gone",
+                detail=str(file),
+                hint="name another copy: --file; or leave out what needs it: --no-recompute",
+            )
+    pipeline = load_pipeline(file)
+    check(pipeline)
+    if pipeline.name != home.pipeline:
+        raise DeclarationError(
+            f"the home belongs to the pipeline {home.pipeline!r}, the file declares {pipeline.name!r}", detail=str(file)
+        )
+    changed = f"{file} is what ran last"
+    if recorded is not None and recorded[1] != fingerprint(file, pipeline):
+        changed = f"{file} is not what ran last: audit with the code that made these epochs (--file)"
+    check_java()
+
+    def bench(ledger: Ledger, scratch: Path) -> AbstractContextManager[Bench]:
+        from rekindle.node.bench import open_bench
+
+        return open_bench(home, pipeline, ledger.streams, cores, scratch)
+
+    return Code(pipeline, bench, changed)
+
+
+# -- showing ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def progress() -> Iterator[Tell]:
+    """A bar on stderr if that is a terminal; a line for each part otherwise."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=Console(file=outlet(sys.stderr)), transient=True) as bars:
+            task = bars.add_task("looking", total=None)
+            yield lambda what, done, total: bars.update(task, description=what, completed=done, total=max(total, 1))
+    else:
+        yield _lines()
+
+
+def _lines() -> Tell:
+    told = ""
+
+    def tell(what: str, done: int, total: int) -> None:
+        nonlocal told
+        if what != told:
+            told = what
+            note(f"{what}: {total:,}")
+
+    return tell
+
+
+def show(report: Report) -> None:
+    """The table of what was checked, then every finding: what is wrong first."""
+    from rich.table import Table
+
+    table = Table("check", "of", "checked", "wrong", "")
+    for line in report.checked:
+        shown = f"[red]{line.wrong}[/red]" if line.wrong else "0"
+        table.add_row(line.check, line.subject, f"{line.count:,} {line.unit}", shown, line.remark)
+    out().print(table)
+    for finding in sorted(report.findings, key=lambda f: f.level != WRONG):
+        for text in lines(finding):
+            print_line(text)
+    wrong, notes = len(report.wrong), len(report.findings) - len(report.wrong)
+    print_line(f"{wrong} wrong, {notes} to note" if report.findings else "nothing is wrong")
+
+
+def lines(finding: Finding) -> Iterator[str]:
+    yield plain_line(f"{finding.level}: {finding.what}")
+    for mark, rows in (
+        ("expected  ", finding.expected),
+        ("computed  ", finding.found),
+    ):
+        for row in rows:
+            yield "    " + plain_line(mark + row)
+    yield from (f"    {text}" for text in plain(finding.where).splitlines())
+    yield "    " + plain_line(f"hint: {finding.hint}")
