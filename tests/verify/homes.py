@@ -73,15 +73,13 @@ class Specimen:
 
     def audit(self, wish: Wish | None = None, *, recompute: bool = True, file: Path | None = None) -> Report:
         with self.keeper() as keeper:
-            code = self.code(load_pipeline(file or self.file)) if recompute else None
+            code = self.code(file) if recompute else None
             home = open_home(self.root)
             return Audit(home, keeper, wish or Wish(), code, lambda what, done, total: None).run()
 
-    def code(self, pipeline: Pipeline) -> Code:
-        return Code(pipeline, self.bench(pipeline), "the file is what ran last")
-
-    def bench(self, pipeline: Pipeline) -> _Opens:
-        return _Opens(self, pipeline)
+    def code(self, file: Path | None = None) -> Code:
+        pipeline = load_pipeline(file or self.file)
+        return Code(file or self.file, pipeline, _Opens(self, pipeline), "the file is what ran last")
 
 
 class _Opens:

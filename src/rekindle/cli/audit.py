@@ -7,12 +7,13 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rekindle.cli.opened import opened
+from rekindle.cli.opened import address_of, opened
 from rekindle.cli.options import DEFAULT_HOME, HomeOption, JsonOption, KeeperOption
 from rekindle.cli.report import note, out, outlet, plain, plain_line, print_json, print_line
 from rekindle.errors import DeclarationError, RekindleError
@@ -44,6 +45,9 @@ def audit(
     recompute: Annotated[
         bool, typer.Option("--recompute/--no-recompute", help="Compute published epochs once more, and compare.")
     ] = True,
+    determinism: Annotated[
+        bool, typer.Option("--determinism", help="Check instead that computing epochs in another way changes nothing.")
+    ] = False,
     cores: Annotated[int, typer.Option("--cores", min=1, help="Cores to recompute with.")] = 2,
     as_json: JsonOption = False,
 ) -> None:
@@ -54,15 +58,28 @@ def audit(
     wish = _wish(streams, epochs, last)
     os.nice(NICE)
     with opened(home, keeper, read_only=True) as (place, records):
-        code = code_of(place, records, file, cores) if recompute else None
+        code = code_of(place, records, file, cores) if recompute or determinism else None
         with progress() as tell:
-            report = Audit(place, records, wish, code, tell).run()
+            if code is not None and determinism:
+                report = _determinism(place, records, code, wish, cores, address_of(place, keeper), tell)
+            else:
+                report = Audit(place, records, wish, code, tell).run()
     if as_json:
         print_json({"home": str(place.root), "pipeline": place.pipeline, **report.to_json()})
     else:
         show(report)
     if report.wrong:
         raise typer.Exit(RekindleError.exit_code)
+
+
+def _determinism(
+    home: Home, keeper: Keeper, code: Code, wish: Wish, cores: int, keeper_url: str | None, tell: Tell
+) -> Report:
+    from rekindle.verify.determinism import EPOCHS, check_determinism
+
+    if wish.last is None and wish.through is None:
+        wish = replace(wish, last=EPOCHS)
+    return check_determinism(code, home, keeper, wish=wish, cores=cores, keeper_url=keeper_url, tell=tell)
 
 
 def _wish(streams: str, epochs: str, last: int | None) -> Wish:
@@ -110,7 +127,7 @@ def code_of(home: Home, keeper: Keeper, file: Path | None, cores: int) -> Code:
 
         return open_bench(home, pipeline, ledger.streams, cores, scratch)
 
-    return Code(pipeline, bench, changed)
+    return Code(file.absolute(), pipeline, bench, changed)
 
 
 # -- showing ---------------------------------------------------------------------------------------------

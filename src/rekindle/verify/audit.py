@@ -59,6 +59,7 @@ class Wish:
 class Code:
     """The pipeline that is recomputed with: its declarations, a bench for it, and whether it is what ran last."""
 
+    file: Path
     pipeline: Pipeline
     bench: Callable[[Ledger, Path], AbstractContextManager[Bench]]
     changed: str

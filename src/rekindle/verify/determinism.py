@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 from rekindle.home import Home
@@ -21,10 +19,9 @@ from rekindle.keeper import Keeper
 from rekindle.keeper.ledger import Ledger
 from rekindle.node.bench import Bench
 from rekindle.node.variants import Computed, Variant, compute, up_to
-from rekindle.pipeline import Pipeline
 from rekindle.plan import Fragment
 from rekindle.streams.differences import differing
-from rekindle.verify.audit import Tell, Wish, scratch_of
+from rekindle.verify.audit import Code, Tell, Wish, scratch_of
 from rekindle.verify.findings import NOTE, WRONG, Finding, Report
 from rekindle.verify.other import Other, works_of
 from rekindle.verify.reach import reach_of
@@ -41,12 +38,10 @@ TOGETHER = "when partitions, order of rows and process change together"
 
 
 def check_determinism(
-    file: Path,
+    code: Code,
     home: Home,
     keeper: Keeper,
-    pipeline: Pipeline,
     *,
-    bench: Callable[[Ledger, Path], AbstractContextManager[Bench]],
     keeper_url: str | None = None,
     wish: Wish | None = None,
     cores: int = 2,
@@ -55,13 +50,14 @@ def check_determinism(
 ) -> Report:
     """Compute published epochs of ``home`` again, in two ways, and compare them with each other.
 
-    ``wish`` are the streams and epochs, the newest ``EPOCHS`` of each unless given. ``keeper`` may be read-only.
+    ``code.bench`` is what is computed on here. ``wish`` are the streams and epochs, the newest ``EPOCHS`` of each
+    unless given. ``keeper`` may be read-only.
     """
     ledger = keeper.ledger()
     with (
         scratch_of(home) as scratch,
-        Other(file, home, keeper_url, cores, seed, scratch / "other") as other,
-        bench(ledger, scratch) as here,
+        Other(code.file, home, keeper_url, cores, seed, scratch / "other") as other,
+        code.bench(ledger, scratch) as here,
     ):
         return _Check(here, other, ledger, keeper, scratch, wish or Wish(last=EPOCHS), cores, seed, tell).run()
 

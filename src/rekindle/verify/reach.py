@@ -7,7 +7,7 @@ before it to start from: the beginning, a safe point, or an epoch that gap recov
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rekindle.keeper.ledger import Ledger
 from rekindle.keeper.records import Claim, Epoch, EpochNumber, SafePoint
@@ -98,7 +98,8 @@ def reach_of(
                 beyond.append(at)
                 reason = reason or _no_cut(number, cuts, steps, why)
             else:
-                run = tuple(steps[e] for e in range(base + 1, number + 1))
+                before = (replace(steps[e], compared=False) for e in range(base + 1, number))
+                run = (*before, steps[number])
                 stretches.append(Stretch(EpochNumber(base), cuts.get(base), run))
     return Reach(tuple(stretches), tuple(beyond), reason)
 

@@ -3,10 +3,12 @@
 import time
 import uuid
 from datetime import UTC, datetime
+from typing import Any
 
 import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import pandas_udf
 
 import rekindle as rk
 
@@ -25,9 +27,11 @@ for seed, name in enumerate(("a", "b")):
 def numbered(a: DataFrame) -> DataFrame:
     """The order of rows within a task decides."""
 
-    @F.pandas_udf("long")  # type: ignore[call-overload, untyped-decorator]
-    def number(value: pd.Series) -> pd.Series:
+    def count_up(value: pd.Series) -> pd.Series:
         return pd.Series(range(len(value)))
+
+    of_series: Any = pandas_udf  # its overloads know of other types than these
+    number = of_series(count_up, "long")
 
     return a.select("seq", number("value").alias("number"))
 
