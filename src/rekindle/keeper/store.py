@@ -76,9 +76,8 @@ class Store:
                 if self.sqlite:
                     connection.exec_driver_sql("BEGIN")
                 else:
-                    connection = connection.execution_options(
-                        isolation_level="REPEATABLE READ", postgresql_readonly=True
-                    )
+                    # Not postgresql_readonly=True: its reset would let a read-only connection write afterwards.
+                    connection = connection.execution_options(isolation_level="REPEATABLE READ")
                 try:
                     return ask(connection)
                 finally:
