@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -14,7 +14,6 @@ from rekindle.keeper import Keeper, open_keeper
 from rekindle.keeper.ledger import Ledger
 from rekindle.load import fingerprint, load_pipeline
 from rekindle.node.bench import Bench, bench_on
-from rekindle.pipeline import Pipeline
 from rekindle.verify.audit import Audit, Code, Wish
 from rekindle.verify.findings import Report
 from tests.node.test_workers import Node
@@ -72,27 +71,24 @@ class Specimen:
             keeper.close()
 
     def audit(self, wish: Wish | None = None, *, recompute: bool = True, file: Path | None = None) -> Report:
+        code = self.code(file) if recompute else None
         with self.keeper() as keeper:
-            code = self.code(file) if recompute else None
-            home = open_home(self.root)
-            return Audit(home, keeper, wish or Wish(), code, lambda what, done, total: None).run()
+            return audit(open_home(self.root), keeper, wish or Wish(), code)
 
     def code(self, file: Path | None = None) -> Code:
-        pipeline = load_pipeline(file or self.file)
-        return Code(file or self.file, pipeline, _Opens(self, pipeline), "the file is what ran last")
+        return code(file or self.file, open_home(self.root), self.spark)
 
 
-class _Opens:
-    """Makes benches on the session that all tests share."""
+def audit(home: Home, keeper: Keeper, wish: Wish, code: Code | None) -> Report:
+    return Audit(home, keeper, wish, code, lambda what, done, total: None).run()
 
-    def __init__(self, specimen: Specimen, pipeline: Pipeline) -> None:
-        self._specimen, self._pipeline = specimen, pipeline
 
-    def __call__(self, ledger: Ledger, scratch: Path) -> AbstractContextManager[Bench]:
-        return self._opened(ledger, scratch)
+def code(file: Path, home: Home, spark: SparkSession) -> Code:
+    """A pipeline file with benches on the session that all tests share."""
+    pipeline = load_pipeline(file)
 
     @contextmanager
-    def _opened(self, ledger: Ledger, scratch: Path) -> Iterator[Bench]:
-        specimen = self._specimen
-        home = open_home(specimen.root)
-        yield bench_on(specimen.spark, home, self._pipeline, ledger.streams, CORES, scratch)
+    def bench(ledger: Ledger, scratch: Path) -> Iterator[Bench]:
+        yield bench_on(spark, home, pipeline, ledger.streams, CORES, scratch)
+
+    return Code(file, pipeline, bench, "the file is what ran last")

@@ -11,11 +11,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rekindle.errors import DeclarationError, HomeUnusable
+from rekindle.home import create_or_open
 from rekindle.keeper import open_keeper
 from rekindle.keeper.records import Epoch
+from rekindle.load import load_pipeline
 from rekindle.verify.audit import Wish
 from rekindle.verify.findings import Finding, Report
-from tests.verify.homes import PIPELINES, Specimen
+from tests.node.test_workers import Node
+from tests.verify.homes import PIPELINES, Specimen, audit, code
 from tests.verify.pipelines.audited import ROWS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
@@ -73,6 +76,35 @@ def test_a_sound_home_is_checked_whole_and_left_as_it_is(specimen: Specimen) -> 
     assert done["digests", "stamped"].count > 0 and "logged" in done["digests", "stamped"].remark
     assert done["digests", "a"].count > 0 and done["layers", "counts"].count > 0
     assert {subject for check, subject in done if check == "segments"} == {"a", "counts", "plain", "stamped"}
+
+
+def test_a_home_that_is_at_work_is_checked_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "audited.py"
+    file.write_text((PIPELINES / "audited.py").read_text().replace("ROWS = 200", "ROWS = 20_000"))
+    home = create_or_open(tmp_path / "home", "audited", None)
+    keeper, reader = open_keeper(None, home=home), open_keeper(None, home=home, read_only=True)
+    node = Node(load_pipeline(file), home, keeper, spark, tmp_path / "empty")
+    reports: list[Report] = []
+    went_on = False
+
+    def done() -> bool:
+        nonlocal went_on
+        before = keeper.head("counts")
+        if before >= 2 and keeper.safe_point("counts") is not None:
+            reports.append(audit(home, reader, Wish(last=3), code(file, home, spark)))
+            went_on = keeper.head("counts") > before
+        return bool(reports)
+
+    try:
+        node.run_until(done)
+    finally:
+        keeper.close()
+        reader.close()
+    assert went_on and not reports[0].wrong, reports[0].wrong
+    assert {line.subject: line.count for line in reports[0].checked if line.check == "recomputed"} == {
+        "counts": 3,
+        "plain": 3,
+    }
 
 
 def test_a_part_of_a_home_can_be_checked(specimen: Specimen) -> None:
@@ -206,6 +238,11 @@ def test_the_span_of_a_claim(specimen: Specimen) -> None:
         (
             'UPDATE claims SET spans = \'{"a":{"after":0,"through":99}}\' WHERE fragment = \'plain\' AND epoch = 1',
             "runs ahead of what is published",
+        ),
+        (
+            "UPDATE safe_points SET stores = 'x' WHERE fragment = 'counts' AND epoch ="
+            " (SELECT max(epoch) FROM safe_points)",
+            "damaged in the keeper",
         ),
         ("UPDATE epochs SET digest = 'files:1:ab' WHERE stream = 'a' AND epoch = 1", "its segments' checksums"),
     ],

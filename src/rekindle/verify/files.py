@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from rekindle.errors import SegmentDamaged
+from rekindle.errors import BrokenInvariant, SegmentDamaged
 from rekindle.home import Home
 from rekindle.keeper import Keeper
 from rekindle.keeper.ledger import Ledger
@@ -98,11 +98,19 @@ def check_layers(
                 if (store, item.name) not in read:
                     read.add((store, item.name))
                     wrong += _object(point, manifest, item.name, store, by_name)
-        if wrong and point.epoch in {kept.epoch for kept in keeper.safe_points(fragment)}:
+        if wrong and is_kept(point, keeper):
             found += wrong
     if points and not unreadable:
         found += _strays(fragment, points[-1], by_name, named)
     return len(read), found
+
+
+def is_kept(point: SafePoint, keeper: Keeper) -> bool:
+    """Whether a safe point is on record still."""
+    try:
+        return point.epoch in {kept.epoch for kept in keeper.safe_points(point.fragment)}
+    except BrokenInvariant:
+        return True  # a record of another one is damaged, which is told elsewhere
 
 
 def _finding(point: SafePoint, store: str, name: str, why: str) -> Finding:

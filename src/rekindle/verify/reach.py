@@ -6,7 +6,7 @@ before it to start from: the beginning, a safe point, or an epoch that gap recov
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from rekindle.keeper.ledger import Ledger
@@ -74,33 +74,29 @@ def reach_of(
             steps[claim.epoch] = Step(claim, inputs, record, compared)
     dropped = {e for e, record in published.items() if record.output.dropped is not None}
     cuts: dict[int, SafePoint | None] = dict.fromkeys({0, *dropped}) | {p.epoch: p for p in usable}
-    stretches: list[Stretch] = []
+    runs: list[tuple[int, list[Step]]] = []
     beyond: list[EpochNumber] = []
     reason = ""
     for number in wanted:
         if number in dropped:
             continue
-        at = EpochNumber(number)
-        last = stretches[-1] if stretches else None
+        base: int | None = number - 1
         if number not in steps:
-            beyond.append(at)
+            base = None
             reason = reason or why.get(number) or f"the claim of epoch {number} is not kept"
-        elif last is not None and last.steps[-1].claim.epoch == number - 1:
-            stretches[-1] = Stretch(last.base, last.point, (*last.steps, steps[number]))
-        elif not stateful:
-            stretches.append(Stretch(EpochNumber(number - 1), None, (steps[number],)))
-        else:
-            base = _cut(number, cuts, steps)
-            if base is None and depends_on is not None:
-                since = depends_on(EpochNumber(number - 1))
-                base = since - 1 if all(e in steps for e in range(since, number)) else None
+        elif runs and runs[-1][1][-1].claim.epoch == number - 1:
+            runs[-1][1].append(steps[number])
+            continue
+        elif stateful:
+            base = _cut(number, cuts, steps, depends_on)
             if base is None:
-                beyond.append(at)
                 reason = reason or _no_cut(number, cuts, steps, why)
-            else:
-                before = (replace(steps[e], compared=False) for e in range(base + 1, number))
-                run = (*before, steps[number])
-                stretches.append(Stretch(EpochNumber(base), cuts.get(base), run))
+        if base is None:
+            beyond.append(EpochNumber(number))
+        else:
+            before = [replace(steps[e], compared=False) for e in range(base + 1, number)]
+            runs.append((base, [*before, steps[number]]))
+    stretches = (Stretch(EpochNumber(base), cuts.get(base), tuple(run)) for base, run in runs)
     return Reach(tuple(stretches), tuple(beyond), reason)
 
 
@@ -120,14 +116,22 @@ def _inputs(ledger: Ledger, claim: Claim) -> tuple[dict[str, list[Epoch]], str]:
     return inputs, ""
 
 
-def _cut(number: int, cuts: dict[int, SafePoint | None], steps: dict[int, Step]) -> int | None:
+def _cut(
+    number: int,
+    cuts: Mapping[int, SafePoint | None],
+    steps: Mapping[int, Step],
+    depends_on: Callable[[EpochNumber], EpochNumber] | None,
+) -> int | None:
     """The newest cut before an epoch from which every epoch up to it is in reach."""
     at = number
     while at in steps and steps[at].published.output.dropped is None:
         if at - 1 in cuts:
             return at - 1
         at -= 1
-    return None
+    if depends_on is None:
+        return None
+    since = depends_on(EpochNumber(number - 1))
+    return since - 1 if all(e in steps for e in range(since, number)) else None
 
 
 def _no_cut(number: int, cuts: dict[int, SafePoint | None], steps: dict[int, Step], why: dict[int, str]) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rekindle.errors import RekindleError, SegmentDamaged
+from rekindle.errors import BrokenInvariant, RekindleError, SegmentDamaged
 from rekindle.home import Home
 from rekindle.keeper import Keeper
 from rekindle.keeper.ledger import Ledger
@@ -21,12 +21,13 @@ from rekindle.node.bench import Bench
 from rekindle.node.claims import Work
 from rekindle.node.replay import Replay
 from rekindle.plan import Fragment
-from rekindle.recovery.memory import oldest_needed
+from rekindle.recovery.memory import Memory, oldest_needed
 from rekindle.state.restore import restore
 from rekindle.state.stores import Store
 from rekindle.streams.differences import differing, digests
 from rekindle.streams.digest import HIGH, LOW, ROWS, digest
 from rekindle.streams.segments import verify
+from rekindle.verify.files import is_kept
 from rekindle.verify.findings import NOTE, WRONG, Finding
 from rekindle.verify.reach import Reach, Stretch, reach_of
 
@@ -69,8 +70,14 @@ class Recompute:
         memory = self._bench.analysis.memories.get(fragment.name)
         depends_on: Callable[[EpochNumber], EpochNumber] | None = None
         if memory is not None and fragment.stateful:
-            depends_on = partial(oldest_needed, self._keeper, fragment.name, memory)
+            depends_on = partial(self._depends_on, fragment.name, memory)
         return reach_of(self._ledger, fragment.name, wanted, stateful=fragment.stateful, depends_on=depends_on)
+
+    def _depends_on(self, fragment: str, memory: Memory, head: EpochNumber) -> EpochNumber:
+        try:
+            return oldest_needed(self._keeper, fragment, memory, head)
+        except BrokenInvariant:
+            return EpochNumber(1)  # a record that it goes by is damaged or trimmed: then nothing is known
 
     def fragment(self, fragment: Fragment, reach: Reach, tick: Tick) -> list[Finding]:
         """Compute what is in reach; ``tick`` is called for each epoch. One finding for the first difference."""
@@ -191,10 +198,8 @@ class _One:
 
     def _is_gone(self, stretch: Stretch) -> bool:
         keeper = self._shared._keeper
-        if stretch.point is not None:
-            kept = {point.epoch for point in keeper.safe_points(self._fragment.name)}
-            if stretch.point.epoch not in kept:
-                return True
+        if stretch.point is not None and not is_kept(stretch.point, keeper):
+            return True
         oldest = {name: keeper.oldest(name) for step in stretch.steps for name in step.inputs}
         return any(r.epoch < oldest[name] for step in stretch.steps for name, of in step.inputs.items() for r in of)
 
