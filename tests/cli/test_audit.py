@@ -6,7 +6,6 @@ import pytest
 
 from rekindle.cli import audit
 from rekindle.cli.audit import lines
-from rekindle.load import fingerprint, load_pipeline
 from rekindle.verify.findings import WRONG, Finding
 from tests.cli.conftest import Rekindle, Ward, words
 
@@ -81,15 +80,6 @@ def test_only_some_epochs(rekindle: Rekindle, lined: Ward) -> None:
 def test_a_wrong_command_line(rekindle: Rekindle, lined: Ward, arguments: list[str], said: str) -> None:
     answer = rekindle("audit", *arguments, "--home", lined.home.root)
     assert answer.code == 2 and said in answer.err
-
-
-def test_the_file_that_ran_last_is_taken(lined: Ward, tmp_path: Path) -> None:
-    file = written(tmp_path, "words")
-    lined.keeper.record_file(str(file), fingerprint(file, load_pipeline(file)))
-    assert audit.code_of(lined.home, lined.keeper, None, 1).changed.endswith("is what ran last")
-    file.write_text(file.read_text() + "\n# changed\n")
-    code = audit.code_of(lined.home, lined.keeper, None, 1)
-    assert code.file == file and "is not what ran last" in code.changed
 
 
 def test_a_file_that_is_gone_or_another_pipelines(rekindle: Rekindle, lined: Ward, tmp_path: Path) -> None:

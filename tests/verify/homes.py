@@ -14,7 +14,8 @@ from rekindle.keeper import Keeper, open_keeper
 from rekindle.keeper.ledger import Ledger
 from rekindle.load import fingerprint, load_pipeline
 from rekindle.node.bench import Bench, bench_on
-from rekindle.verify.audit import Audit, Code, Wish
+from rekindle.verify.audit import Audit, Wish
+from rekindle.verify.code import Code
 from rekindle.verify.findings import Report
 from tests.node.test_workers import Node
 

@@ -6,10 +6,10 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,16 +18,10 @@ from rekindle.cli.options import DEFAULT_HOME, HomeOption, JsonOption, KeeperOpt
 from rekindle.cli.report import note, out, outlet, plain, plain_line, print_json, print_line
 from rekindle.errors import DeclarationError, RekindleError
 from rekindle.home import Home
-from rekindle.java import check_java
 from rekindle.keeper import Keeper
-from rekindle.keeper.ledger import Ledger
-from rekindle.load import fingerprint, load_pipeline
-from rekindle.plan import check
-from rekindle.verify.audit import Audit, Code, Tell, Wish
+from rekindle.verify.audit import Audit, Tell, Wish
+from rekindle.verify.code import Code, code_of
 from rekindle.verify.findings import WRONG, Finding, Report
-
-if TYPE_CHECKING:
-    from rekindle.node.bench import Bench
 
 NICE = 10
 _RANGE = re.compile(r"(\d+)\.\.(\d+)\Z")
@@ -94,40 +88,6 @@ def _wish(streams: str, epochs: str, last: int | None) -> Wish:
             f"--epochs {epochs!r} is not a range of epochs", hint="two numbers from 1 on: --epochs 10..20"
         )
     return Wish(names, int(found[1]), int(found[2]))
-
-
-def code_of(home: Home, keeper: Keeper, file: Path | None, cores: int) -> Code:
-    """The pipeline that is recomputed with. Raises DeclarationError if there is no file, or it is another pipeline."""
-    recorded = keeper.file()
-    if file is None:
-        if recorded is None:
-            raise DeclarationError(
-                "it is not on record which pipeline file ran on this home", hint="name it: --file, or --no-recompute"
-            )
-        file = Path(recorded[0])
-        if not file.exists():
-            raise DeclarationError(
-                "the pipeline file that ran on this home is gone",
-                detail=str(file),
-                hint="name another copy: --file; or leave out what needs it: --no-recompute",
-            )
-    pipeline = load_pipeline(file)
-    check(pipeline)
-    if pipeline.name != home.pipeline:
-        raise DeclarationError(
-            f"the home belongs to the pipeline {home.pipeline!r}, the file declares {pipeline.name!r}", detail=str(file)
-        )
-    changed = f"{file} is what ran last"
-    if recorded is not None and recorded[1] != fingerprint(file, pipeline):
-        changed = f"{file} is not what ran last: audit with the code that made these epochs (--file)"
-    check_java()
-
-    def bench(ledger: Ledger, scratch: Path) -> AbstractContextManager[Bench]:
-        from rekindle.node.bench import open_bench
-
-        return open_bench(home, pipeline, ledger.streams, cores, scratch)
-
-    return Code(file.absolute(), pipeline, bench, changed)
 
 
 # -- showing ---------------------------------------------------------------------------------------------

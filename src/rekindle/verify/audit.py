@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +20,8 @@ from rekindle.home import Home
 from rekindle.keeper import Keeper
 from rekindle.keeper.ledger import Ledger
 from rekindle.keeper.records import Epoch
-from rekindle.pipeline import Pipeline
 from rekindle.state.stores import Store, open_stores
+from rekindle.verify.code import Code
 from rekindle.verify.files import LAYERS, SEGMENTS, check_layers, check_segments, stray_segments
 from rekindle.verify.findings import NOTE, WRONG, Finding, Report
 from rekindle.verify.invariants import RECORDS, check_records
@@ -53,16 +53,6 @@ class Wish:
 
     def wants(self, stream: str) -> bool:
         return not self.streams or stream in self.streams
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """The pipeline that is recomputed with: its declarations, a bench for it, and whether it is what ran last."""
-
-    file: Path
-    pipeline: Pipeline
-    bench: Callable[[Ledger, Path], AbstractContextManager[Bench]]
-    changed: str
 
 
 class Audit:

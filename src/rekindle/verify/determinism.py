@@ -21,7 +21,8 @@ from rekindle.node.bench import Bench
 from rekindle.node.variants import Computed, Variant, compute, up_to
 from rekindle.plan import Fragment
 from rekindle.streams.differences import differing
-from rekindle.verify.audit import Code, Tell, Wish, scratch_of
+from rekindle.verify.audit import Tell, Wish, scratch_of
+from rekindle.verify.code import Code
 from rekindle.verify.findings import NOTE, WRONG, Finding, Report
 from rekindle.verify.other import Other, works_of
 from rekindle.verify.reach import reach_of
