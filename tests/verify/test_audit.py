@@ -280,6 +280,13 @@ def test_a_file_with_another_schema_is_not_compared(specimen: Specimen, tmp_path
     assert "another schema" in finding.what and "--file" in finding.hint
 
 
+def test_a_file_that_does_not_build_is_a_finding_beside_the_others(specimen: Specimen, tmp_path: Path) -> None:
+    changed = tmp_path / "audited.py"
+    changed.write_text(specimen.file.read_text().replace('"seq", "key")', '"seq", "kye")'))
+    (specimen.root / newest(specimen, "plain").output.segments[0].path).unlink()
+    assert [finding.check for finding in specimen.audit(file=changed).wrong] == ["segments", "recomputed"]
+
+
 # -- what was trimmed ----------------------------------------------------------------------------------
 
 

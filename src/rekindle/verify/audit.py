@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,9 +22,9 @@ from rekindle.keeper.ledger import Ledger
 from rekindle.keeper.records import Epoch
 from rekindle.state.stores import Store, open_stores
 from rekindle.verify.code import Code
-from rekindle.verify.files import LAYERS, SEGMENTS, check_layers, check_segments, stray_segments
-from rekindle.verify.findings import NOTE, WRONG, Finding, Report
-from rekindle.verify.invariants import RECORDS, check_records
+from rekindle.verify.files import check_layers, check_segments, stray_segments
+from rekindle.verify.findings import DIGESTS, LAYERS, NOTE, RECOMPUTED, RECORDS, SEGMENTS, WRONG, Finding, Report
+from rekindle.verify.invariants import check_records
 
 if TYPE_CHECKING:
     from rekindle.node.bench import Bench
@@ -76,8 +76,12 @@ class Audit:
         self._segments(ledger, report)
         stores = self._layers(ledger, report)
         if self._code is not None:
-            with scratch_of(self._home) as scratch, self._code.bench(ledger, scratch) as bench:
-                self._recompute(self._code, bench, ledger, scratch, stores, report)
+            try:
+                with scratch_of(self._home) as scratch, self._code.bench(ledger, scratch) as bench:
+                    self._recompute(self._code, bench, ledger, scratch, stores, report)
+            except DeclarationError as error:  # of the operators: what was checked before is worth knowing all the same
+                what = f"nothing is recomputed: {error.primary}"
+                report.findings.append(Finding(WRONG, RECOMPUTED, "all", 0, what, error.detail, error.hint))
         return report
 
     def _check_wish(self, ledger: Ledger) -> None:
@@ -119,15 +123,17 @@ class Audit:
         urls = list(layers.stores) if layers is not None else []
         stores = open_stores(urls or [str(self._home.root / HOME_STORE)], self._home)
         known = {store.name for store in stores}
-        others = sorted(set(recorded) - known)
-        return [*stores, *(open_stores(others, self._home) if others else ())]
+        for name in sorted(set(recorded) - known):
+            with suppress(DeclarationError):  # that it cannot be opened is told of each layer in it
+                stores += open_stores([name], self._home)
+        return stores
 
     # -- epochs ----------------------------------------------------------------------------------------
 
     def _recompute(
         self, code: Code, bench: Bench, ledger: Ledger, scratch: Path, stores: dict[str, list[Store]], report: Report
     ) -> None:
-        from rekindle.verify.recompute import DIGESTS, RECOMPUTED, Recompute
+        from rekindle.verify.recompute import Recompute
 
         work = Recompute(bench, ledger, self._keeper, scratch, stores, code.changed)
         fragments = {fragment.name: fragment for fragment in bench.analysis.fragments}
@@ -150,8 +156,6 @@ class Audit:
                 report.add(RECOMPUTED, stream, 0, "epochs", [Finding(NOTE, RECOMPUTED, stream, 0, what, where, hint)])
 
     def _fragment(self, fragment: Fragment, ledger: Ledger, work: Recompute, report: Report) -> None:
-        from rekindle.verify.recompute import RECOMPUTED
-
         name = fragment.name
         reach = work.reach(fragment, self._wish.of(ledger, name))
         findings = work.fragment(fragment, reach, self._ticks(f"{name}: epochs", reach.compared))
@@ -194,7 +198,7 @@ def _other_schema(stream: str, recorded: str, bench: Bench) -> Finding | None:
         return None
     what = f"the pipeline file gives stream {stream!r} another schema than the one it was published with"
     where = f"now {schema.simpleString()}; on record {recorded}"
-    return Finding(WRONG, "recomputed", stream, 0, what, where, "give the file that it was made with: --file")
+    return Finding(WRONG, RECOMPUTED, stream, 0, what, where, "give the file that it was made with: --file")
 
 
 @contextmanager

@@ -20,9 +20,8 @@ from rekindle.state.retention import FOLDER
 from rekindle.state.stores import Store, StoreFailed
 from rekindle.streams.segments import verify
 from rekindle.streams.writer import ATTEMPT
-from rekindle.verify.findings import NOTE, WRONG, Finding
+from rekindle.verify.findings import LAYERS, NOTE, SEGMENTS, WRONG, Finding
 
-SEGMENTS, LAYERS = "segments", "layers"
 PUT_BACK = "put the file back from a copy; what was published is never written anew"
 NEXT_LAYER = "the next layer of a run ships what is lost again; until then the state has fewer copies than asked for"
 SWEPT = "a crash left it, or a replica that lost a race; the next run sweeps it, and it can be removed by hand"

@@ -9,6 +9,8 @@ from typing import Any
 WRONG, NOTE = "wrong", "note"
 """A note is worth knowing, and no reason to call the home wrong: left-overs of a crash, what could not be checked."""
 
+RECORDS, SEGMENTS, LAYERS, RECOMPUTED, DIGESTS = "records", "segments", "layers", "recomputed", "digests"
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

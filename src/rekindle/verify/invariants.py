@@ -14,9 +14,8 @@ import xxhash
 from rekindle.keeper.ledger import Ledger
 from rekindle.keeper.records import Claim, Epoch, Incarnation, Span
 from rekindle.keeper.rows import canonical
-from rekindle.verify.findings import WRONG, Finding
+from rekindle.verify.findings import RECORDS, WRONG, Finding
 
-RECORDS = "records"
 RESTORE = "bring the keeper's database back from a copy, or start a new home"
 BY_HAND = "a record never changes: it was changed behind the keeper's back; " + RESTORE
 _FILES_DIGEST = re.compile(r"files:(\d+):([0-9a-f]+)\Z")

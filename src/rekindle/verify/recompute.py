@@ -28,13 +28,12 @@ from rekindle.streams.differences import differing, digests
 from rekindle.streams.digest import HIGH, LOW, ROWS, digest
 from rekindle.streams.segments import verify
 from rekindle.verify.files import is_kept
-from rekindle.verify.findings import NOTE, WRONG, Finding
+from rekindle.verify.findings import DIGESTS, NOTE, RECOMPUTED, WRONG, Finding
 from rekindle.verify.reach import Reach, Stretch, reach_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-RECOMPUTED, DIGESTS = "recomputed", "digests"
 SEGMENTS_A_JOB = 2000
 Tick = Callable[[], None]
 
