@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rekindle.errors import DeclarationError
+from rekindle.errors import DeclarationError, HomeUnusable
 from rekindle.home import Home
 from rekindle.keeper import Keeper
 from rekindle.keeper.ledger import Ledger
@@ -211,7 +211,14 @@ def scratch_of(home: Home) -> Iterator[Path]:
         if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
             shutil.rmtree(left, ignore_errors=True)
     scratch = folder / f"audit.{os.getpid()}"
-    scratch.mkdir(parents=True, exist_ok=True)
+    try:
+        scratch.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HomeUnusable(
+            f"there is no room to compute in the home: {error.strerror}",
+            detail=str(scratch),
+            hint="segments are linked there; make it writable, or leave the computing out: --no-recompute",
+        ) from error
     try:
         yield scratch
     finally:

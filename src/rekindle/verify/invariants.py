@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import xxhash
 
 from rekindle.keeper.ledger import Ledger
-from rekindle.keeper.records import Claim, Epoch, Incarnation, Span
+from rekindle.keeper.records import Claim, Epoch, Incarnation, SafePoint, Span
 from rekindle.keeper.rows import canonical
 from rekindle.verify.findings import RECORDS, WRONG, Finding
 
@@ -213,10 +213,12 @@ def _lives(ledger: Ledger) -> Iterator[Finding]:
         yield from _authors(fragment, "claims", claims, nodes)
     for stream, epochs in sorted(ledger.epochs.items()):
         yield from _authors(stream, "epochs", epochs, nodes)
+    for fragment, points in sorted(ledger.safe_points.items()):
+        yield from _authors(fragment, "safe points", points, nodes)
 
 
 def _authors(
-    subject: str, table: str, records: Sequence[Claim | Epoch], nodes: Mapping[Incarnation, str]
+    subject: str, table: str, records: Sequence[Claim | Epoch | SafePoint], nodes: Mapping[Incarnation, str]
 ) -> Iterator[Finding]:
     """A node has one live incarnation at a time: once its next one has written, the one before is fenced.
 
