@@ -69,7 +69,7 @@ class Audit:
         report = Report()
         self._tell("records", 0, 1)
         ledger = self._keeper.ledger()
-        self._check_wish(ledger)
+        check_wish(ledger, self._wish)
         count = sum(map(len, ledger.epochs.values())) + sum(map(len, ledger.claims.values()))
         report.add(RECORDS, "all", count + len(ledger.damaged), "claims and epochs", check_records(ledger))
         self._tell("records", 1, 1)
@@ -83,12 +83,6 @@ class Audit:
                 what = f"nothing is recomputed: {error.primary}"
                 report.findings.append(Finding(WRONG, RECOMPUTED, "all", 0, what, error.detail, error.hint))
         return report
-
-    def _check_wish(self, ledger: Ledger) -> None:
-        unknown = sorted(self._wish.streams - ledger.streams.keys())
-        if unknown:
-            known = ", ".join(sorted(ledger.streams)) or "none yet"
-            raise DeclarationError(f"there is no stream {unknown[0]!r}", hint=f"streams here: {known}")
 
     def _wanted(self, ledger: Ledger, stream: str) -> list[Epoch]:
         wanted = self._wish.of(ledger, stream)
@@ -180,6 +174,14 @@ class Audit:
             self._tell(what, done, total)
 
         return tick
+
+
+def check_wish(ledger: Ledger, wish: Wish) -> None:
+    """Raise DeclarationError for a stream that is not on record."""
+    unknown = sorted(wish.streams - ledger.streams.keys())
+    if unknown:
+        known = ", ".join(sorted(ledger.streams)) or "none yet"
+        raise DeclarationError(f"there is no stream {unknown[0]!r}", hint=f"streams here: {known}")
 
 
 def _why_not(stream: str, fragments: dict[str, Fragment], bench: Bench) -> str:

@@ -14,17 +14,18 @@ import shutil
 import time
 from pathlib import Path
 
+from rekindle.errors import RekindleError
 from rekindle.home import Home
 from rekindle.keeper import Keeper
 from rekindle.keeper.ledger import Ledger
 from rekindle.node.bench import Bench
-from rekindle.node.variants import Computed, Variant, compute, up_to
+from rekindle.node.variants import Computed, Variant
 from rekindle.plan import Fragment
 from rekindle.streams.differences import differing
-from rekindle.verify.audit import Tell, Wish, scratch_of
+from rekindle.verify.audit import Tell, Wish, check_wish, scratch_of
 from rekindle.verify.code import Code
 from rekindle.verify.findings import NOTE, WRONG, Finding, Report
-from rekindle.verify.other import Other, works_of
+from rekindle.verify.other import Other, computed, works_of
 from rekindle.verify.reach import reach_of
 
 DETERMINISM = "determinism"
@@ -55,6 +56,7 @@ def check_determinism(
     unless given. ``keeper`` may be read-only.
     """
     ledger = keeper.ledger()
+    check_wish(ledger, wish or Wish())
     with (
         scratch_of(home) as scratch,
         Other(code.file, home, keeper_url, cores, seed, scratch / "other") as other,
@@ -91,7 +93,7 @@ class _Check:
 
     def run(self) -> Report:
         report = Report()
-        checked: dict[str, tuple[Fragment, list[int], Computed]] = {}
+        first: dict[str, tuple[Fragment, list[int], Computed]] = {}
         wanted = [f for f in self._bench.analysis.fragments if self._wish.wants(f.name)]
         for number, fragment in enumerate(wanted):
             self._tell("computing here", number, len(wanted))
@@ -100,16 +102,16 @@ class _Check:
                 continue
             epochs, why = self._epochs(fragment)
             if epochs:
-                checked[fragment.name] = (fragment, epochs, self._here(fragment, fragment.name, epochs))
+                first[fragment.name] = (fragment, epochs, self._here(fragment, fragment.name, epochs))
             else:
                 what = f"fragment {fragment.name!r} has no epoch that can be computed again"
                 hint = "run it on some input first; what was trimmed cannot be checked"
                 note = Finding(NOTE, DETERMINISM, fragment.name, 0, what, why or "none is published", hint)
                 report.add(DETERMINISM, fragment.name, 0, "epochs", [note])
-        for number, (name, (fragment, epochs, computed)) in enumerate(checked.items()):
-            self._tell("computing in another process", number, len(checked))
-            report.add(DETERMINISM, name, len(epochs), "epochs", self._compare(fragment, epochs, computed))
-        self._tell("computing in another process", len(checked), len(checked))
+        for number, (name, (fragment, epochs, one)) in enumerate(first.items()):
+            self._tell("computing in another process", number, len(first))
+            report.add(DETERMINISM, name, len(epochs), "epochs", self._compare(fragment, epochs, one))
+        self._tell("computing in another process", len(first), len(first))
         return report
 
     def _epochs(self, fragment: Fragment) -> tuple[list[int], str]:
@@ -120,11 +122,9 @@ class _Check:
     # -- computing -------------------------------------------------------------------------------------
 
     def _here(self, fragment: Fragment, operator: str, epochs: list[int]) -> Computed:
-        part = up_to(fragment, operator, self._bench.analysis.traits)
-        works = works_of(self._keeper, fragment.name, epochs)
-        computed = compute(self._bench, part, works, self._plain, self._folder())
+        found = computed(self._bench, self._keeper, fragment, operator, epochs, self._plain, self._folder())
         self._computed_s = time.monotonic()
-        return computed
+        return found
 
     def _there(self, fragment: Fragment, operator: str, epochs: list[int], variant: Variant) -> Computed:
         self._wait()
@@ -139,23 +139,34 @@ class _Check:
 
     # -- comparing -------------------------------------------------------------------------------------
 
-    def _compare(self, fragment: Fragment, epochs: list[int], computed: Computed) -> list[Finding]:
+    def _compare(self, fragment: Fragment, epochs: list[int], one: Computed) -> list[Finding]:
         name = fragment.name
-        other = self._there(fragment, name, epochs, self._twisted)
-        if computed.error and other.error:
-            what = f"fragment {name!r} cannot be computed again: {computed.error.splitlines()[0]}"
-            return [Finding(WRONG, DETERMINISM, name, epochs[0], what, computed.error, "correct the operator")]
-        if not _differs(computed, other):
-            self._forget(computed, other)
+        two = self._there(fragment, name, epochs, self._twisted)
+        if one.error or two.error:
+            gone = self._gone(fragment, epochs)
+            if gone or (one.error and two.error):
+                what = f"fragment {name!r} cannot be computed again: {(one.error or two.error).splitlines()[0]}"
+                hint = "check again, with fewer epochs: --last" if gone else "correct the operator"
+                return [Finding(NOTE if gone else WRONG, DETERMINISM, name, epochs[0], what, one.error or gone, hint)]
+        if not _differs(one, two):
+            self._forget(one, two)
             return []
         for operator in fragment.operators[:-1]:
             self._tell(f"{name}: up to {operator.name}", 0, 1)
-            one = self._here(fragment, operator.name, epochs)
-            two = self._there(fragment, operator.name, epochs, self._twisted)
-            if _differs(one, two):
-                return [self._finding(fragment, operator.name, epochs, one, two)]
-            self._forget(one, two)
-        return [self._finding(fragment, name, epochs, computed, other)]
+            here = self._here(fragment, operator.name, epochs)
+            there = self._there(fragment, operator.name, epochs, self._twisted)
+            if _differs(here, there):
+                return [self._finding(fragment, operator.name, epochs, here, there)]
+            self._forget(here, there)
+        return [self._finding(fragment, name, epochs, one, two)]
+
+    def _gone(self, fragment: Fragment, epochs: list[int]) -> str:
+        """Why these epochs are out of reach by now, empty if they are not."""
+        try:
+            works_of(self._keeper, fragment.name, epochs)
+        except RekindleError as error:
+            return str(error)
+        return ""
 
     def _finding(self, fragment: Fragment, operator: str, epochs: list[int], one: Computed, two: Computed) -> Finding:
         place = next(o.place for o in fragment.operators if o.name == operator)
@@ -199,8 +210,8 @@ class _Check:
             return ORDER
         return TOGETHER
 
-    def _forget(self, *computed: Computed) -> None:
-        for folder in {Path(file).parent for one in computed for files in one.files.values() for file in files}:
+    def _forget(self, *over: Computed) -> None:
+        for folder in {Path(file).parent for one in over for files in one.files.values() for file in files}:
             shutil.rmtree(folder, ignore_errors=True)
 
 

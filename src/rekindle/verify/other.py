@@ -24,6 +24,7 @@ from rekindle.load import load_pipeline
 from rekindle.node.bench import Bench, open_bench
 from rekindle.node.claims import Work
 from rekindle.node.variants import Computed, Variant, compute, up_to
+from rekindle.plan import Fragment
 from rekindle.verify.reach import reach_of
 
 PATIENCE_S = 5.0
@@ -85,7 +86,8 @@ def _both(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
 
 
 def works_of(keeper: Keeper, fragment: str, epochs: Sequence[int]) -> list[Work]:
-    """The claims of these epochs, which follow on each other, and what they take in."""
+    """The claims of these epochs, which follow on each other, and what they take in. Raises RekindleError if they were
+    trimmed."""
     if not epochs:
         return []
     reach = reach_of(keeper.ledger(), fragment, range(epochs[0], epochs[-1] + 1), stateful=False)
@@ -117,9 +119,25 @@ def main(arguments: Sequence[str]) -> None:
 
 def _answer(bench: Bench, keeper: Keeper, ask: Mapping[str, Any]) -> Computed:
     fragment = next(f for f in bench.analysis.fragments if f.name == ask["fragment"])
-    part = up_to(fragment, ask["operator"], bench.analysis.traits)
-    works = works_of(keeper, fragment.name, ask["epochs"])
-    return compute(bench, part, works, Variant(ask["partitions"], ask["shuffle"]), Path(ask["keep"]))
+    variant = Variant(ask["partitions"], ask["shuffle"])
+    return computed(bench, keeper, fragment, ask["operator"], ask["epochs"], variant, Path(ask["keep"]))
+
+
+def computed(
+    bench: Bench,
+    keeper: Keeper,
+    fragment: Fragment,
+    operator: str,
+    epochs: Sequence[int],
+    variant: Variant,
+    keep: Path,
+) -> Computed:
+    """Compute a fragment up to ``operator``, from the records as they are now."""
+    try:
+        works = works_of(keeper, fragment.name, epochs)
+    except RekindleError as error:
+        return Computed("", {}, {}, str(error))
+    return compute(bench, up_to(fragment, operator, bench.analysis.traits), works, variant, keep)
 
 
 @contextmanager
