@@ -79,7 +79,7 @@ class Ward:
         return self.keeper.publish(stream, number, {stream: output}, by=self.node).epochs[stream]
 
     def segment(self, stream: str, epoch: int, index: int, table: pa.Table) -> Segment:
-        path = self.home.streams / stream / str(epoch) / f"{index}.parquet"
+        path = self.home.streams / stream / f"{epoch:012d}-{self.node}-1" / f"{epoch:012d}-{index:05d}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, path)
         relative = str(path.relative_to(self.home.root))

@@ -53,7 +53,7 @@ def test_a_mistyped_command_gets_a_suggestion(rekindle: Rekindle) -> None:
     assert "Did you mean 'status'?" in answer.err
 
 
-@pytest.mark.parametrize("name", ["status", "read", "events", "logs", "kill", "stop"])
+@pytest.mark.parametrize("name", ["status", "read", "events", "logs", "kill", "stop", "audit"])
 def test_every_command_explains_itself(rekindle: Rekindle, name: str) -> None:
     answer = rekindle(name, "--help")
     assert answer.code == 0

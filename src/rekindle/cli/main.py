@@ -25,12 +25,13 @@ COMMANDS = {
     "events": "List what happened: what died, when it was noticed, who took over.",
     "logs": "Print the logs of nodes.",
     "kill": "SIGKILL a node of this host, to practise.",
+    "audit": "Check a home: its records, its files, and published epochs computed once more.",
     "stop": "Ask the nodes of a home to drain to an epoch boundary and leave.",
     "demo": "Run the demonstration: a node is killed while you watch, then the output is checked.",
 }
 """Each is the function of the same name in the module of the same name in this room."""
 
-PRINTING = ("status", "read", "explain", "events", "logs")
+PRINTING = ("status", "read", "explain", "events", "logs", "audit")
 """They do nothing but print: a reader that goes away has seen enough."""
 
 EXIT_CODES = (

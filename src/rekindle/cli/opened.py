@@ -20,11 +20,12 @@ NODE = re.compile(r"[a-z][a-z0-9_]{0,62}(\.[1-9][0-9]*)?")
 
 
 @contextmanager
-def opened(root: Path, keeper_url: str | None) -> Iterator[tuple[Home, Keeper]]:
+def opened(root: Path, keeper_url: str | None, *, read_only: bool = False) -> Iterator[tuple[Home, Keeper]]:
     """An existing home and its keeper, closed at the end. ``keeper_url`` may add what the home does not record:
     a password; it cannot name another keeper."""
     home = open_home(root)
-    keeper = open_keeper(address_of(home, keeper_url), home=home, clock=time.time, patience_s=PATIENCE_S)
+    url = address_of(home, keeper_url)
+    keeper = open_keeper(url, home=home, clock=time.time, patience_s=PATIENCE_S, read_only=read_only)
     try:
         yield home, keeper
     finally:

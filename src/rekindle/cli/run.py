@@ -84,6 +84,7 @@ def run_file(
                 command += ["--cores", str(cores)]
             code = fingerprint(file, pipeline, cores=cores)
             keeper.clear_failures()
+            keeper.record_file(str(file.absolute()), fingerprint(file, pipeline))
             supervisor = Supervisor(place, keeper, pipeline, command, code=code, keeper_url=keeper_url)
             one = Run(place, keeper, pipeline, supervisor, monotonic=time.monotonic)
             return one.to_its_end(for_s, until_idle_s, as_json=as_json)

@@ -28,9 +28,14 @@ def __getattr__(name: str) -> Any:
 
 
 def open_keeper(
-    url: str | None, *, home: Home, clock: Callable[[], float] = time.time, patience_s: float = 60.0
+    url: str | None,
+    *,
+    home: Home,
+    clock: Callable[[], float] = time.time,
+    patience_s: float = 60.0,
+    read_only: bool = False,
 ) -> Keeper:
-    """Open the keeper of ``home``; make its tables if there are none.
+    """Open the keeper of ``home``; make its tables if there are none. A ``read_only`` one changes nothing.
 
     ``url`` is postgresql://...; None is SQLite in the home. Raises DeclarationError for an address or a
     password that cannot be right, HomeUnusable if the records are another home's or a newer version's,
@@ -46,10 +51,16 @@ def open_keeper(
                 detail=f"{home.root} has its records in {home.keeper_url}",
                 hint="give the address again, with its password",
             )
+        if read_only and not home.keeper_file.exists():
+            raise HomeUnusable(
+                "the home's records are gone",
+                detail=f"there is no {home.keeper_file}",
+                hint="bring keeper.db, with keeper.db-wal if there is one, back from a copy",
+            )
         url = f"{SQLITE}{home.keeper_file}"
     elif parse(url).kind == "sqlite":
         raise DeclarationError(
             "a keeper on SQLite has no address of its own",
             hint="leave the keeper's address out: SQLite in the home is the default",
         )
-    return Keeper(url, home_id=home.id, pipeline=home.pipeline, clock=clock, patience_s=patience_s)
+    return Keeper(url, home_id=home.id, pipeline=home.pipeline, clock=clock, patience_s=patience_s, read_only=read_only)

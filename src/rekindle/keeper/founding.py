@@ -44,6 +44,12 @@ def found(store: Store, tables: Tables, *, home_id: str, pipeline: str) -> None:
         return stamp
 
     there = store.read(look)
+    if there is None and store.read_only:
+        raise HomeUnusable(
+            f"the keeper has no records of pipeline {pipeline!r}",
+            detail=store.address.shown,
+            hint="run the pipeline once, or bring the keeper's database back from a copy",
+        )
     _check(store.address, store.write(make) if there is None else there, stamp)
 
 

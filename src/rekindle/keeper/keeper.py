@@ -9,6 +9,7 @@ from typing import Any
 
 from rekindle.keeper.address import parse, schema_name
 from rekindle.keeper.founding import check_admission, found
+from rekindle.keeper.ledger import Ledger, ledger_of, read_rows
 from rekindle.keeper.line import Line
 from rekindle.keeper.lives import Lives
 from rekindle.keeper.notes import Notes
@@ -42,10 +43,20 @@ class Keeper:
     """Every method is one transaction, safe to call from any thread and any process, and safe to repeat.
 
     While the database cannot be reached a method waits and tries again, at most ``patience_s``; then it
-    raises KeeperUnavailable. ``clock`` gives the seconds since 1970 that go into records.
+    raises KeeperUnavailable. ``clock`` gives the seconds since 1970 that go into records. A ``read_only`` one refuses,
+    in the database, whatever would change a record.
     """
 
-    def __init__(self, url: str, *, home_id: str, pipeline: str, clock: Callable[[], float], patience_s: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        home_id: str,
+        pipeline: str,
+        clock: Callable[[], float],
+        patience_s: float,
+        read_only: bool = False,
+    ) -> None:
         address = parse(url)
         schema = None if address.kind == "sqlite" else schema_name(pipeline)
         described = tables(schema)
@@ -57,7 +68,8 @@ class Keeper:
         self._notes = Notes(described, dialect, self._lives, self._line)
         self._safety = Safety(described, dialect, self._lives)
         self._trimming = Trimming(described, dialect, self._lives, self._line, self._notes, self._safety)
-        self._store = Store(address, patience_s=patience_s)
+        self._tables = described
+        self._store = Store(address, patience_s=patience_s, read_only=read_only)
         self._watch: Watch
         if schema is None:
             self._watch = SqliteWatch(self._store.sqlite_connection)
@@ -276,6 +288,20 @@ class Keeper:
     def pins(self, fragment: str) -> dict[EpochNumber, tuple[str, ...]]:
         """The pinned safe points, and why each is."""
         return self._store.read(lambda connection: self._safety.pins(connection, fragment))
+
+    # -- all of it ---------------------------------------------------------------------------------
+
+    def ledger(self) -> Ledger:
+        """Everything that is on record at one moment; damaged records are in it as such."""
+        return ledger_of(self._store.snapshot(lambda connection: read_rows(connection, self._tables)))
+
+    def record_file(self, file: str, code: str) -> None:
+        """The pipeline file that runs on this home from now on, and its fingerprint."""
+        self._store.write(lambda tx: self._notes.record_file(tx, file, code))
+
+    def file(self) -> tuple[str, str] | None:
+        """The file that was last run, and its fingerprint then; None if none was ever recorded."""
+        return self._store.read(self._notes.file)
 
     # -- trimming ----------------------------------------------------------------------------------
 

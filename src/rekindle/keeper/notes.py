@@ -33,6 +33,8 @@ class Notes:
             .where(deliveries.c.sink == bindparam("of"))
             .values(epoch=bindparam("at"), incarnation=bindparam("by"), delivered_at_s=bindparam("now"))
         )
+        self._meta = select(tables.meta)
+        self._set_meta = dialect.upsert(tables.meta, "name")
         self._insert_attempt = dialect.insert_if_absent(attempts, "key")
         self._attempts = (
             select(func.count())
@@ -138,6 +140,17 @@ class Notes:
 
     def failures(self, connection: Connection) -> list[Failure]:
         return [failure(row) for row in rows(connection.execute(self._failures))]
+
+    # -- the pipeline file -------------------------------------------------------------------------
+
+    def record_file(self, tx: Connection, file: str, code: str) -> None:
+        check = writing("the pipeline file")
+        for name, value in (("file", file), ("code", code)):
+            tx.execute(self._set_meta, {"name": name, "value": check.text(name, value)})
+
+    def file(self, connection: Connection) -> tuple[str, str] | None:
+        there = {row["name"]: row["value"] for row in rows(connection.execute(self._meta))}
+        return (there["file"], there["code"]) if there.keys() >= {"file", "code"} else None
 
     # -- events ------------------------------------------------------------------------------------
 

@@ -89,14 +89,14 @@ class Safety:
             raise BrokenInvariant(f"{check.record} is of an epoch that nobody claimed")
         tx.execute(self._insert, row)
         self._dialect.announce(tx)
-        return Secured(True, _safe_point(row))
+        return Secured(True, as_safe_point(row))
 
     def newest(self, connection: Connection, fragment: str) -> SafePoint | None:
         row = one_row(connection.execute(self._newest, {"of": fragment}))
-        return None if row is None else _safe_point(row)
+        return None if row is None else as_safe_point(row)
 
     def all(self, connection: Connection, fragment: str) -> list[SafePoint]:
-        return [_safe_point(row) for row in rows(connection.execute(self._all, {"of": fragment}))]
+        return [as_safe_point(row) for row in rows(connection.execute(self._all, {"of": fragment}))]
 
     def retire(self, tx: Connection, fragment: str, keep: int, by: Incarnation) -> list[SafePoint]:
         if keep < 1:
@@ -141,7 +141,7 @@ class Safety:
         self._dialect.next(tx, "changes")
 
 
-def _safe_point(row: Mapping[str, Any]) -> SafePoint:
+def as_safe_point(row: Mapping[str, Any]) -> SafePoint:
     check = reading(f"the safe point at epoch {row['epoch']!r} of fragment {row['fragment']!r}")
     stores = check.load("stores", row["stores"])
     if not isinstance(stores, list) or not stores:

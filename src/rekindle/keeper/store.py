@@ -43,8 +43,9 @@ class Store:
     So a function may run several times, and even after a commit whose answer was lost: it must be idempotent.
     """
 
-    def __init__(self, address: Address, *, patience_s: float) -> None:
+    def __init__(self, address: Address, *, patience_s: float, read_only: bool = False) -> None:
         self.address = address
+        self.read_only = read_only
         self.patience_s = patience_s
         self.closed = threading.Event()
         self.sqlite = address.kind == "sqlite"
@@ -64,6 +65,23 @@ class Store:
         def attempt() -> T:
             with self._plain.connect() as connection:
                 return ask(connection)
+
+        return self.patiently(attempt)
+
+    def snapshot(self, ask: Callable[[Connection], T]) -> T:
+        """Run statements that only read, all as of one moment."""
+
+        def attempt() -> T:
+            with self._engine.connect() as connection:
+                if self.sqlite:
+                    connection.exec_driver_sql("BEGIN")
+                else:
+                    # Not postgresql_readonly=True: its reset would let a read-only connection write afterwards.
+                    connection = connection.execution_options(isolation_level="REPEATABLE READ")
+                try:
+                    return ask(connection)
+                finally:
+                    connection.rollback()
 
         return self.patiently(attempt)
 
@@ -167,6 +185,8 @@ class Store:
                     hint="put the home on a local disk",
                 )
             connection.execute("PRAGMA synchronous = FULL")
+            if self.read_only:
+                connection.execute("PRAGMA query_only = ON")
         except BaseException:
             connection.close()
             raise
@@ -178,6 +198,8 @@ class Store:
             raise TypeError("an address of PostgreSQL has a URL")
         engine = create_engine(url, connect_args=self.address.libpq(), **_pool())
         event.listen(engine, "connect", _set_up_postgres)
+        if self.read_only:
+            event.listen(engine, "connect", _forbid_writing)
         return engine
 
     def postgres_connection(self) -> psycopg.Connection[Any]:
@@ -199,4 +221,10 @@ def _pool() -> dict[str, Any]:
 def _set_up_postgres(connection: Any, _: Any) -> None:
     connection.autocommit = True
     connection.execute(_POSTGRES_SESSION)
+    connection.autocommit = False
+
+
+def _forbid_writing(connection: Any, _: Any) -> None:
+    connection.autocommit = True
+    connection.execute("SET default_transaction_read_only = on")
     connection.autocommit = False

@@ -16,9 +16,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rekindle.errors import BrokenInvariant
 from rekindle.keeper.records import EpochNumber
 from rekindle.node.claims import Work
+from rekindle.node.engine import Engine
 from rekindle.node.session import STATE_PROVIDERS
 from rekindle.node.traits import run_operators, streaming_frame, watermarked
-from rekindle.node.worker import Context
 from rekindle.plan import Fragment
 from rekindle.state import checkpoint
 from rekindle.state.inbox import Inbox
@@ -35,14 +35,14 @@ class Query:
 
     def __init__(
         self,
-        context: Context,
+        engine: Engine,
         fragment: Fragment,
         root: Path,
         *,
         next: Callable[[EpochNumber], Work | None],
         take: Callable[[DataFrame, Work], None],
     ) -> None:
-        self._context = context
+        self._engine = engine
         self._fragment = fragment
         self._root = root
         self._checkpoint = root / "checkpoint"
@@ -57,9 +57,9 @@ class Query:
 
     def run(self) -> None:
         """Until ``next`` brings nothing more and the last batch is committed. Raises what the query failed with."""
-        schemas = {i: arrow_schema(self._context.analysis.schemas[i]) for i in self._fragment.inputs}
+        schemas = {i: arrow_schema(self._engine.analysis.schemas[i]) for i in self._fragment.inputs}
         shown_s = checkpoint.newest_shown_s(self._checkpoint)
-        self._inbox = Inbox(self._root, schemas, lambda: max(self._context.clock(), shown_s))
+        self._inbox = Inbox(self._root, schemas, lambda: max(self._engine.clock(), shown_s))
         if not self._show_next():
             return
         query = self._start()
@@ -69,11 +69,11 @@ class Query:
             query.stop()
 
     def _start(self) -> StreamingQuery:
-        context, fragment = self._context, self._fragment
-        spark = context.spark.newSession()
-        spark.conf.set("spark.sql.shuffle.partitions", str(fragment.partitions or context.cores))
+        engine, fragment = self._engine, self._fragment
+        spark = engine.spark.newSession()
+        spark.conf.set("spark.sql.shuffle.partitions", str(fragment.partitions or engine.cores))
         spark.conf.set("spark.sql.streaming.stateStore.providerClass", STATE_PROVIDERS[fragment.state])
-        analysis = context.analysis
+        analysis = engine.analysis
         frames = {
             i: watermarked(
                 streaming_frame(spark, analysis.schemas[i], self._inbox.glob(i)), analysis.watermarks.get(i, {})
@@ -108,7 +108,7 @@ class Query:
     def _show_next(self) -> bool:
         work = self._next(self.epoch)
         if work is not None:
-            self._inbox.show(work.epoch, self._context.home, work.inputs)
+            self._inbox.show(work.epoch, self._engine.home, work.inputs)
             self.work = work
         return work is not None
 

@@ -71,7 +71,7 @@ class Stateful(Worker):
     # -- standing by ---------------------------------------------------------------------------------
 
     def rehearse(self, enough: Callable[[], bool]) -> bool:
-        return rehearse(self.context, self._fragment, lambda one: one.run(enough))
+        return rehearse(self.context, self._fragment, enough)
 
     def stand_by(self) -> None:
         """Restore layers as they arrive, beside what every worker does."""

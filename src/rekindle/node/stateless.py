@@ -5,24 +5,18 @@ It has no state of its own: where it stands is the head of its stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
-
-from rekindle.keeper.records import Epoch, EpochNumber
+from rekindle.keeper.records import EpochNumber
 from rekindle.node.claims import Claims, Work
 from rekindle.node.failures import damaged_input, spark_cause
 from rekindle.node.jump import jump
 from rekindle.node.rehearsal import rehearse
-from rekindle.node.traits import run_operators, watermarked
+from rekindle.node.replay import batch_rows
 from rekindle.node.worker import Context, Worker
 from rekindle.plan import Fragment
 from rekindle.recovery.placement import slots
 from rekindle.recovery.policy import Jump, Situation
-from rekindle.streams.arrow import arrow_schema
-from rekindle.streams.segments import verify
 from rekindle.streams.writer import EpochWriter
 
 
@@ -34,6 +28,7 @@ class Stateless(Worker):
         )
         self._fragment = fragment
         self._work: Work | None = None
+        self._scratch = context.home.work / fragment.name / f"{context.incarnation}-0"
 
     def work(self) -> None:
         context = self.context
@@ -65,41 +60,19 @@ class Stateless(Worker):
         return jump(self.context, self._fragment) if isinstance(self._fragment.recovery.start(now), Jump) else published
 
     def rehearse(self, enough: Callable[[], bool]) -> bool:
-        return rehearse(self.context, self._fragment, lambda one: one.each(self._rows, enough))
+        return rehearse(self.context, self._fragment, enough)
 
     def _compute_and_publish(self, work: Work) -> None:
         context, name = self.context, self._fragment.name
         writer = EpochWriter(context.home, name, work.epoch, context.incarnation, self.tries)
         computed = context.steps.computing(self.subject, self.epoch)
-        writer.add_frame(self._rows(work))
+        writer.add_frame(batch_rows(context, self._fragment, work, self._scratch))
         computed()
         output = writer.finish()
         context.steps.at("before_publish", self.subject, self.epoch)
         if not context.keeper.publish(name, work.epoch, {name: output}, by=context.incarnation).won:
             writer.drop()
         context.steps.at("after_publish", self.subject, self.epoch)
-
-    def _rows(self, work: Work) -> DataFrame:
-        frames = {i: self._frame(i, work.inputs.get(i, ())) for i in self._fragment.inputs}
-        return run_operators(self._fragment, frames)
-
-    def _frame(self, name: str, records: Sequence[Epoch]) -> DataFrame:
-        context = self.context
-        paths = [
-            str(verify(context.home, s, stream=r.stream, epoch=r.epoch)) for r in records for s in r.output.segments
-        ]
-        schema = context.analysis.schemas[name]
-        frame = context.spark.read.schema(schema).parquet(*(paths or [str(self._empty(name))]))
-        return watermarked(frame, context.analysis.watermarks.get(name, {}))
-
-    def _empty(self, name: str) -> Path:
-        """A file without rows, for an input that contributes nothing."""
-        folder = self.context.home.work / self.subject / f"{self.context.incarnation}-0"
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{name}.parquet"
-        if not path.exists():
-            pq.write_table(arrow_schema(self.context.analysis.schemas[name]).empty_table(), path)
-        return path
 
     def cause(self, error: Exception) -> BaseException:
         return damaged_input(self.context.home, self._work) or spark_cause(error)

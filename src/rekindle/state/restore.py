@@ -13,10 +13,10 @@ import shutil
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, Protocol
 from zlib import crc32
 
 from rekindle.errors import BrokenInvariant, StateDamaged
-from rekindle.keeper import Keeper
 from rekindle.keeper.records import EpochNumber, SafePoint
 from rekindle.state.checkpoint import Standing, standing
 from rekindle.state.layers import Entry
@@ -32,8 +32,16 @@ READ_BYTES_MAX = 32 * 1024 * 1024
 """But never more at once than this, or one file."""
 
 
+class Records(Protocol):
+    """What restoring asks a keeper for, and tells it."""
+
+    def safe_points(self, fragment: str) -> list[SafePoint]: ...
+
+    def event(self, kind: str, subject: str, **detail: Any) -> None: ...
+
+
 def restore(
-    fragment: str, epoch: EpochNumber | None, stores: Sequence[Store], keeper: Keeper, target: Path
+    fragment: str, epoch: EpochNumber | None, stores: Sequence[Store], keeper: Records, target: Path
 ) -> Standing:
     """Assemble the checkpoint of a safe point (the newest if ``epoch`` is None) at ``target``, which must not exist.
 
@@ -49,7 +57,7 @@ def restore_onto(
     fragment: str,
     epoch: EpochNumber | None,
     stores: Sequence[Store],
-    keeper: Keeper,
+    keeper: Records,
     target: Path,
 ) -> tuple[Standing, dict[Entry, Path]]:
     """As ``restore``; files that are known to be good elsewhere on this host are linked, not read from the stores.
@@ -65,7 +73,7 @@ def restore_onto(
             point = newest  # while we were reading, newer ones came, and this one was removed
 
 
-def find(fragment: str, epoch: EpochNumber | None, keeper: Keeper) -> SafePoint:
+def find(fragment: str, epoch: EpochNumber | None, keeper: Records) -> SafePoint:
     """The safe point at ``epoch``, or the newest."""
     kept = keeper.safe_points(fragment)
     found = kept[-1:] if epoch is None else [point for point in kept if point.epoch == epoch]
@@ -75,7 +83,7 @@ def find(fragment: str, epoch: EpochNumber | None, keeper: Keeper) -> SafePoint:
     return found[0]
 
 
-def read_manifest(point: SafePoint, stores: Sequence[Store], keeper: Keeper) -> Manifest | None:
+def read_manifest(point: SafePoint, stores: Sequence[Store], keeper: Records) -> Manifest | None:
     """The manifest of a safe point, from the first store that has a good copy; None if none has."""
     for store in in_turn(stores, point.stores, point.epoch):
         why = ""
@@ -99,7 +107,7 @@ def in_turn(stores: Sequence[Store], recorded: Sequence[str], rotation: int) -> 
 
 
 def _assemble(
-    have: Mapping[Entry, Path], point: SafePoint, stores: Sequence[Store], keeper: Keeper, target: Path
+    have: Mapping[Entry, Path], point: SafePoint, stores: Sequence[Store], keeper: Records, target: Path
 ) -> tuple[Standing, dict[Entry, Path]]:
     if target.exists():
         raise BrokenInvariant("a checkpoint is restored to a folder that is there already", detail=str(target))
@@ -148,7 +156,7 @@ def _unpack(
     item: Object,
     files: Sequence[tuple[int, Entry]],
     stores: Sequence[Store],
-    keeper: Keeper,
+    keeper: Records,
     building: Path,
 ) -> list[str]:
     """Write the files of one object; returns the paths that no store has a good copy of."""
@@ -202,7 +210,7 @@ def _groups(files: Sequence[tuple[int, Entry]]) -> list[tuple[int, int, list[tup
     return groups
 
 
-def _damaged(keeper: Keeper, point: SafePoint, store: str, name: str, why: str) -> None:
+def _damaged(keeper: Records, point: SafePoint, store: str, name: str, why: str) -> None:
     keeper.event("restore_copy_damaged", point.fragment, epoch=point.epoch, store=store, object=name, reason=why)
 
 

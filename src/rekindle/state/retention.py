@@ -20,7 +20,7 @@ from rekindle.state.restore import read_manifest
 from rekindle.state.stores import Store
 
 log = logging.getLogger("rekindle.state")
-_FOLDER = re.compile(r"[^/]+/(\d+)-\d+-[^/]+/")
+FOLDER = re.compile(r"[^/]+/(\d+)-\d+-[^/]+/")
 
 
 class Retention:
@@ -86,7 +86,7 @@ class Retention:
         """Remove whatever nobody refers to. True if every store was swept."""
         found = self._couriers.ask({s.name: partial(s.sizes, self._fragment) for s in self._couriers.usable()})
         unwanted = {
-            store: [n for n in names if n not in wanted and (m := _FOLDER.match(n)) and int(m.group(1)) <= newest]
+            store: [n for n in names if n not in wanted and (m := FOLDER.match(n)) and int(m.group(1)) <= newest]
             for store, names in found.items()
         }
         return self._remove(unwanted) and found.keys() == self._stores.keys()

@@ -24,14 +24,19 @@ LOW_BITS = 0xFFFFFFFF
 
 def metrics(schema: T.StructType) -> list[Column]:
     """The aggregates that one pass over an epoch observes."""
-    row_hash = (
-        F.xxhash64(*(canonical(_quoted(f.name), f.dataType) for f in schema.fields)) if schema.fields else F.lit(0)
-    )
+    hashed = row_hash(schema)
     return [
         F.count(F.lit(1)).alias(ROWS),
-        F.sum(F.shiftrightunsigned(row_hash, 32)).alias(HIGH),
-        F.sum(row_hash.bitwiseAND(F.lit(LOW_BITS))).alias(LOW),
+        F.sum(F.shiftrightunsigned(hashed, 32)).alias(HIGH),
+        F.sum(hashed.bitwiseAND(F.lit(LOW_BITS))).alias(LOW),
     ]
+
+
+def row_hash(schema: T.StructType) -> Column:
+    """The hash of one row."""
+    if not schema.fields:
+        return F.lit(0)
+    return F.xxhash64(*(canonical(_quoted(f.name), f.dataType) for f in schema.fields))
 
 
 def digest(observed: Mapping[str, Any]) -> str:
