@@ -10,6 +10,7 @@ Spin and a C compiler do the work, in a scratch folder. A search that was cut sh
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,26 +125,23 @@ def search(task: Task) -> Found:
         return _search(folder, task)
 
 
-class built:
+@contextmanager
+def built(task: Task) -> Iterator[Path]:
     """A folder with the program that searches the states of a task."""
-
-    def __init__(self, task: Task) -> None:
-        self._task = task
-        self._scratch = tempfile.TemporaryDirectory(prefix="rekindle-spec-")
-
-    def __enter__(self) -> Path:
-        folder, task = Path(self._scratch.name), self._task
+    with tempfile.TemporaryDirectory(prefix="rekindle-spec-") as scratch:
+        folder = Path(scratch)
         for file in HERE.glob("*.pml"):
             shutil.copy(file, folder)
-        switches = [*task.scene.switches, *([f"WITHOUT={task.guard.name}"] if task.guard is not None else [])]
-        command(folder, "spin", *(f"-D{switch}" for switch in switches), "-a", task.scene.file)
+        command(folder, "spin", *_switches(task), "-a", task.scene.file)
         # What breaks is found early: there the compiler is to be quick, not the search.
         level, kind = ("-O0" if task.guard is not None else "-O2"), ("-DNP" if task.cycles else "-DSAFETY")
         command(folder, "gcc", level, "-w", kind, "-DNOFAIR", "-DMEMLIM=4000", "-o", "pan", "pan.c")
-        return folder
+        yield folder
 
-    def __exit__(self, *_: object) -> None:
-        self._scratch.cleanup()
+
+def _switches(task: Task) -> list[str]:
+    without = [f"WITHOUT={task.guard.name}"] if task.guard is not None else []
+    return [f"-D{switch}" for switch in (*task.scene.switches, *without)]
 
 
 def _search(folder: Path, task: Task) -> Found:
@@ -181,10 +180,9 @@ def story(guard: Guard) -> list[str]:
     with built(task) as folder:
         command(folder, "gcc", "-O2", "-w", "-DSAFETY", "-DBFS", "-DMEMLIM=8000", "-o", "pan", "pan.c")
         found = _search(folder, task)
-        switches = [f"-D{switch}" for switch in (*task.scene.switches, f"WITHOUT={guard.name}")]
-        said = command(folder, "spin", *switches, "-t", "-T", task.scene.file)
-    steps = [line.strip() for line in said.splitlines() if line.startswith(" ") or re.match(r"life|the |input", line)]
-    told = [step for step in steps if not re.match(r"\d+:|#|spin", step)]
+        said = command(folder, "spin", *_switches(task), "-t", "-T", task.scene.file)
+    steps = itertools.takewhile(lambda line: not line.startswith("spin:"), map(str.strip, said.splitlines()))
+    told = [step for step in steps if step]
     return [re.sub(r"#(\d)$", lambda m: ANSWERS.get(m[1], "?"), step) for step in told] + [f"=> {found.broken}"]
 
 
@@ -192,7 +190,10 @@ def story(guard: Guard) -> list[str]:
 
 
 def table() -> str:
-    rows = ["| guard | where the code has it | the line | what goes wrong without it | scene |", "| --- | --- | --- | --- | --- |"]
+    rows = [
+        "| guard | where the code has it | the line | what goes wrong without it | scene |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for guard in GUARDS:
         line = guard.line.replace("|", "\\|")
         rows.append(f"| `{guard.name}` | `{guard.file}` `{guard.function}` | `{line}` | {guard.harm} | {guard.scene} |")
@@ -234,7 +235,7 @@ def _tell(name: str) -> int:
 
 def _check(*, write: bool) -> int:
     began = time.monotonic()
-    total, number, failed = len(tasks()), _numbers(), []
+    total, number, failed = len(tasks()), itertools.count(1), list[str]()
 
     def told(task: Task, found: Found) -> None:
         why = wrong(task, found)
@@ -253,12 +254,6 @@ def _check(*, write: bool) -> int:
         README.write_text(with_table(README.read_text()))
         print(f"the table is in {os.path.relpath(README)}")
     return 0
-
-
-def _numbers() -> Iterator[int]:
-    number = 0
-    while True:
-        yield (number := number + 1)
 
 
 if __name__ == "__main__":

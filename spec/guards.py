@@ -51,8 +51,8 @@ GUARDS = (
         "SUPERVISOR_FENCES",
         "delivery",
         "supervisor/decide.py",
-        "decide",
-        "Fence(",
+        "_of_live",
+        "return [Fence(node, incarnation, how_it_ended(life)",
         "a dead owner stays the owner: deliveries stop for ever",
     ),
     Guard("CLAIM_FENCE", "line", LINE, "Line.claim", HOLD, "a ghost claims"),
@@ -81,7 +81,12 @@ GUARDS = (
         "input is left out, or taken twice",
     ),
     Guard(
-        "CLAIM_FORWARD", "line", LINE, "Line._check_stream_span", "if span.through < span.after:", "a claim runs backwards"
+        "CLAIM_FORWARD",
+        "line",
+        LINE,
+        "Line._check_stream_span",
+        "if span.through < span.after:",
+        "a claim runs backwards",
     ),
     Guard(
         "CLAIM_PUBLISHED",

@@ -36,8 +36,7 @@ _LOG = re.compile(r"[a-z][a-z0-9_]{0,62}(?:\.[1-9][0-9]*)?-(\d+)\.log\Z")  # als
 @dataclass(frozen=True, slots=True)
 class Survey:
     """What is needed at one moment. ``gone`` are sinks and fragments on record that are in no pipeline any more,
-    ``heard`` the heartbeats of each live node that brought the reports it went by, ``beats`` those when it was finished.
-    """
+    ``heard`` the heartbeats of each live node whose reports it went by, ``beats`` those when it was finished."""
 
     horizon: Horizon
     gone: frozenset[str]
