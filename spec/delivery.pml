@@ -24,13 +24,13 @@ inline check_everything() {
     }
 }
 
-inline take(n) { /* the sink is given epoch n */
+inline take(n) {
     d_step {
+        printf("the sink is given epoch %d: %d\n", n, value[n]);
         if
         :: KEPT(SINK_KEY) && n <= got -> assert(sink[n] == value[n]) /* it knows the key; the re-issue is the same */
         :: else ->
             assert(n == got + 1); /* the promise: nothing twice, nothing left out */
-            printf("the sink takes epoch %d: %d\n", n, value[n]);
             sink[n] = value[n];
             got = n
         fi

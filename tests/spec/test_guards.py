@@ -103,6 +103,7 @@ def own_succession(line: Line) -> None:
     line.keeper.fence(line.me, "test")
     other = line.keeper.enlist("n3", code="")
     assert line.keeper.own("out", by=other).incarnation == other
+    assert line.keeper.owners()["out"].incarnation == other
 
 
 def publish_once(line: Line) -> None:
