@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from rekindle.keeper import Keeper
-from rekindle.keeper.records import EMPTY_DIGEST, EpochNumber, Incarnation, Output, Span
+from rekindle.keeper.records import EMPTY_DIGEST, Claim, EpochNumber, Incarnation, Output, Span
 from rekindle.node.claims import EMPTY_MAX, Claims, available
 from rekindle.plan import Fragment
 from rekindle.recovery import Rollback
@@ -45,6 +46,23 @@ def test_rows_are_claimed_and_a_few_empty_epochs_are_left(keeper: Keeper) -> Non
     assert proposed(keeper) is None
     publish(keeper, by, [output()])
     assert proposed(keeper) == Span(0, EMPTY_MAX)
+
+
+def test_who_is_second_works_by_the_claim_on_record(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    by, other = keeper.enlist("main", code="c"), keeper.enlist("main.2", code="c")
+    publish(keeper, by, [output()] * 3)
+    claim = keeper.claim
+
+    def too_late(fragment: str, epoch: EpochNumber, spans: Mapping[str, Span], *, by: Incarnation) -> Claim:
+        assert spans == {"lines": Span(0, 3)}
+        claim(fragment, epoch, {"lines": Span(0, 1)}, by=other)
+        return claim(fragment, epoch, spans, by=by)
+
+    monkeypatch.setattr(keeper, "claim", too_late)
+    claims = Claims(keeper, FRAGMENT, by, threading.Event(), settle_s=1.0, clock=lambda: 0.0)
+    work = claims.next(EpochNumber(1))
+    assert work is not None and work.claim.incarnation == other
+    assert [record.epoch for record in work.inputs["lines"]] == [1]
 
 
 def test_many_empty_epochs_are_claimed_before_they_keep_a_run_from_being_idle(keeper: Keeper) -> None:

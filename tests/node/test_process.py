@@ -13,11 +13,12 @@ from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 import rekindle as rk
 from rekindle.errors import DeclarationError, SourceError
-from rekindle.keeper.records import Position
+from rekindle.keeper.records import EpochNumber, Position
 from rekindle.node.ingest import REJECTED
-from rekindle.node.process import source_schemas
+from rekindle.node.process import clean_up, source_schemas
 from rekindle.sources.base import Reader, Source
 from rekindle.supervisor.decide import REFUSED
+from tests.node.household import Household
 
 SPARK: Any = None
 SCHEMA = StructType([StructField("n", LongType(), nullable=False)])
@@ -105,3 +106,27 @@ def test_no_secret_of_a_spark_source_is_told(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_jvm_that_is_gone_is_no_refusal() -> None:
     with pytest.raises(Py4JNetworkError):
         source_schemas(declared(Telling(Py4JNetworkError("gone"))), SPARK)
+
+
+def test_what_is_published_while_the_sweep_looks_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    house = Household(tmp_path / "home")
+    house.step("lines")
+    me, house.me = house.me, house.keeper.enlist("other", code="")
+    head = house.keeper.head
+
+    def before_it_dies(stream: str) -> EpochNumber:
+        found = head(stream)
+        if found == 1:
+            monkeypatch.undo()
+            house.step("lines")
+            house.keeper.fence(house.me, "test")
+        return found
+
+    monkeypatch.setattr(house.keeper, "head", before_it_dies)
+    clean_up(house.trim.context, "main")
+    assert house.keeper.head("lines") == 2 and house.folders("lines") == [1, 2]
+    (house.home.streams / "lines" / f"{3:012d}-{house.me}-1").mkdir()
+    (house.home.streams / "lines" / f"{3:012d}-{me}-1").mkdir()
+    clean_up(house.trim.context, "main")
+    assert house.folders("lines") == [1, 2, 3], "one of the third epoch may be published still"
+    house.close()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rekindle.errors import Fenced
-from rekindle.keeper.records import EpochNumber
+from rekindle.keeper.records import EpochNumber, SafePoint
 from rekindle.node import trim
 from rekindle.node.trim import SUBJECT
 from rekindle.sinks import Console
@@ -55,6 +55,30 @@ def test_a_turn_trims_what_an_earlier_one_has_seen_and_every_node_has_answered(h
     house.keeper.fence(other, "test")
     house.turns(3)
     assert house.oldest()["lines"] == 10
+
+
+def test_a_report_that_comes_while_a_turn_looks_is_waited_for(
+    house: Household, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = house.keeper.enlist("other", code="")
+    house.everything(10)
+    house.trim.turn()
+    for _ in range(2):
+        house.beat()
+    house.beat_of(other, {})
+    real = house.keeper.safe_points
+
+    def after_a_beat(fragment: str) -> list[SafePoint]:
+        monkeypatch.undo()
+        house.beat_of(other, {"sums": 8})  # the second one, but the reports were read before
+        return real(fragment)
+
+    monkeypatch.setattr(house.keeper, "safe_points", after_a_beat)
+    house.trim.turn()
+    assert house.keeper.safe_points == real, "it beat"
+    assert house.oldest()["lines"] == 1
+    house.trim.turn()
+    assert house.oldest()["lines"] == 8
 
 
 def test_a_replica_that_has_not_decided_holds_everything_back_and_one_that_waits_nothing(house: Household) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from rekindle.home import create_or_open
 from rekindle.keeper.records import EpochNumber, Incarnation, Output
+from rekindle.streams.segments import checksum
 from rekindle.streams.writer import EpochWriter, sweep
 
 
@@ -25,6 +27,33 @@ def test_only_what_nobody_can_publish_any_more_is_removed(tmp_path: Path) -> Non
     over = frozenset({Incarnation(1), Incarnation(2)})
     assert sweep(home, "counts", 3, published, over=over) == 2
     assert sorted(entry.name for entry in folder.iterdir()) == [*kept, "notes-by-hand"]
+
+
+def test_two_replicas_never_write_to_one_file(tmp_path: Path) -> None:
+    home = create_or_open(tmp_path / "home", "p", None)
+    found = []
+    for incarnation, attempt in ((1, 1), (2, 1), (2, 2)):
+        writer = EpochWriter(home, "s", EpochNumber(1), Incarnation(incarnation), attempt)
+        writer.add_table(times(incarnation))
+        found.append(writer.finish().segments[0])
+    assert len({segment.path for segment in found}) == 3
+    assert [checksum(home.root / segment.path) for segment in found] == [segment.checksum for segment in found]
+
+
+def test_segments_are_durable_when_they_are_described(writer: EpochWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[int, int]] = []
+    fsync = os.fsync
+
+    def seen(fd: int) -> None:
+        fsync(fd)
+        synced.append((os.fstat(fd).st_dev, os.fstat(fd).st_ino))
+
+    monkeypatch.setattr(os, "fsync", seen)
+    writer.add_table(times(1))
+    writer.add_table(times(2))
+    writer.finish()
+    for path in (*writer.folder.iterdir(), writer.folder, writer.folder.parent):
+        assert (path.stat().st_dev, path.stat().st_ino) in synced, path
 
 
 def times(*seconds: int) -> pa.Table:

@@ -36,15 +36,16 @@ _LOG = re.compile(r"[a-z][a-z0-9_]{0,62}(?:\.[1-9][0-9]*)?-(\d+)\.log\Z")  # als
 @dataclass(frozen=True, slots=True)
 class Survey:
     """What is needed at one moment. ``gone`` are sinks and fragments on record that are in no pipeline any more,
-    ``beats`` the heartbeats of each live node when it was finished."""
+    ``heard`` the heartbeats of each live node whose reports it went by, ``beats`` those when it was finished."""
 
     horizon: Horizon
     gone: frozenset[str]
+    heard: Mapping[Incarnation, int]
     beats: Mapping[Incarnation, int]
 
     def is_ripe(self, now: Survey) -> bool:
-        """Whether every node that lived at this survey has reported since, or is no longer live."""
-        return all(now.beats[by] >= beats + 2 for by, beats in self.beats.items() if by in now.beats)
+        """Whether ``now`` went by a report that every node which lived at this survey made since, or it is gone."""
+        return all(now.heard[by] >= beats + 2 for by, beats in self.beats.items() if by in now.beats)
 
 
 class Trim(Worker):
@@ -87,7 +88,8 @@ class Trim(Worker):
     def _look(self) -> Survey:
         keeper, pipeline = self.context.keeper, self.context.pipeline
         records, deliveries = keeper.streams(), keeper.deliveries()
-        reports = _in_hand(keeper.members())
+        reporting = keeper.members()
+        reports = _in_hand(reporting)
         needs = [self._need(*subject, records, reports) for subject in self._subjects()]
         sinks = []
         for sink in pipeline.sinks.values():
@@ -98,7 +100,7 @@ class Trim(Worker):
         members = keeper.members()  # the last thing to be read, since what they report next is waited for
         recorded = {record.fragment for record in records.values()} | deliveries.keys()
         gone = frozenset(recorded - known - _in_hand(members).keys())
-        return Survey(horizon(needs, sinks), gone, {member.incarnation: member.beats for member in members})
+        return Survey(horizon(needs, sinks), gone, _beats(reporting), _beats(members))
 
     def _subjects(self) -> Iterator[tuple[str, tuple[str, ...], Fragment | None, bool]]:
         """Every source and fragment: its name, its inputs, the fragment, whether all its claims are needed."""
@@ -218,6 +220,10 @@ class Trim(Worker):
         for incarnation, path in sorted(found)[:-LOGS_KEPT]:
             if incarnation not in live:
                 path.unlink(missing_ok=True)
+
+
+def _beats(members: list[Member]) -> dict[Incarnation, int]:
+    return {member.incarnation: member.beats for member in members}
 
 
 def _in_hand(members: list[Member]) -> dict[str, list[EpochNumber]]:
