@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 
 import rekindle as rk
 from bench._place import here
-from bench.wordcount.operator import counted
+from bench.wordcount.counting import counted
 from bench.wordcount.workload import LINES, PARAMETERS
 
 place = here(PARAMETERS)
