@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from bench import _figures as f
+from bench._sweeps import PEERS as SWEEP_PEERS
+from bench._sweeps import SWEEPS, WORKLOAD
 from bench._workload import Workload, WorkloadError, all_workloads, picked
-from bench.peers import REKINDLE, SPARK, SPARK_TUNED, picked_peers
+from bench.peers import FLINK, FLINK_TUNED, REKINDLE, SPARK, SPARK_TUNED, picked_peers
 
 PEERS_OF: Mapping[str, Sequence[str]] = {
-    f.THROUGHPUT: (SPARK, SPARK_TUNED, REKINDLE),
-    f.LATENCY: (SPARK, SPARK_TUNED, REKINDLE),
-    f.RECOVERY: (SPARK, REKINDLE, f.PASSIVE, f.ACTIVE),
+    f.THROUGHPUT: (SPARK, SPARK_TUNED, FLINK, FLINK_TUNED, REKINDLE),
+    f.LATENCY: (SPARK, SPARK_TUNED, FLINK, FLINK_TUNED, REKINDLE),
+    f.RECOVERY: (SPARK, FLINK, FLINK_TUNED, REKINDLE, f.PASSIVE, f.ACTIVE),
 }
 QUICK_PEERS_OF: Mapping[str, Sequence[str]] = {
     f.THROUGHPUT: (SPARK_TUNED, REKINDLE),
@@ -38,19 +40,22 @@ class Options:
     kills: int
     seed: int
     json: Path
-    html: Path | None
-    png: Path | None
+    html: Path
+    png: Path
+    sweep: str | None
     markdown: bool
     shown: Path | None
     keep: Path | None
 
     def peers_of(self, measure: str) -> Sequence[str]:
         """Who runs in a measure."""
+        if self.sweep is not None:
+            return self.peers or SWEEP_PEERS
         return self.peers or (QUICK_PEERS_OF if self.quick else PEERS_OF)[measure]
 
     def settings(self) -> dict[str, Any]:
         """What the report says of them."""
-        names = ("measures", "rounds", "quick", "cores", "files", "seconds", "kills", "seed")
+        names = ("measures", "rounds", "quick", "cores", "files", "seconds", "kills", "seed", "sweep")
         said = {name: getattr(self, name) for name in names}
         return {**said, "parameters": {w.name: dict(w.parameters) for w in self.workloads}}
 
@@ -65,6 +70,7 @@ def parse(arguments: Sequence[str], about: str | None = None) -> Options:
     parser.add_argument("--peers", type=_names, metavar="A,B", help="by measure unless given")
     parser.add_argument("--measures", type=_names, metavar="A,B", default=list(f.MEASURES), help=", ".join(f.MEASURES))
     parser.add_argument("--set", action="append", default=[], metavar="NAME.PARAMETER=VALUE", help="of a workload")
+    parser.add_argument("--sweep", choices=list(SWEEPS), help="the word count's recovery against one thing instead")
     parser.add_argument("--rounds", type=_at_least(1), default=None, help="how often each peer runs; 3 unless given")
     parser.add_argument("--cores", type=_at_least(1), default=2, help="for each peer, all of its processes together")
     parser.add_argument("--files", type=_at_least(4), help="throughput: how many big files; 40 unless given")
@@ -72,8 +78,8 @@ def parse(arguments: Sequence[str], about: str | None = None) -> Options:
     parser.add_argument("--kills", type=_at_least(1), default=1, help="recovery: how many in each run")
     parser.add_argument("--seed", type=int, default=1, help="of the moments of the kills")
     parser.add_argument("--json", type=Path, default=Path("bench-suite.json"))
-    parser.add_argument("--html", type=Path, help="write one page with tables and charts here")
-    parser.add_argument("--png", type=Path, metavar="DIR", help="draw the charts into this folder")
+    parser.add_argument("--html", type=Path, help="the page with all of it; beside the JSON unless given")
+    parser.add_argument("--png", type=Path, metavar="DIR", help="where the charts go; beside the JSON unless given")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
     parser.add_argument("--from", dest="shown", type=Path, metavar="FILE", help="show an earlier run's JSON again")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="run in this new folder, and leave all there")
@@ -85,12 +91,17 @@ def parse(arguments: Sequence[str], about: str | None = None) -> Options:
     for measure in given.measures:
         if measure not in f.MEASURES:
             parser.error(f"there is no measure {measure!r}; there are {', '.join(f.MEASURES)}")
+    base = given.shown or given.json
     names = given.workloads or (QUICK_WORKLOADS if quick else sorted(all_workloads()))
+    if given.sweep is not None:
+        if given.workloads or given.measures != list(f.MEASURES):
+            parser.error("a sweep is of the word count and of recovery: leave out --workloads and --measures")
+        names, given.measures = [WORKLOAD], [f.RECOVERY]
     return Options(
         workloads=_with(picked(names), given.set),
         peers=picked_peers(given.peers) if given.peers else None,
         measures=[measure for measure in f.MEASURES if measure in given.measures],
-        rounds=given.rounds or (1 if quick else 3),
+        rounds=given.rounds or (1 if quick or given.sweep else 3),
         quick=quick,
         cores=given.cores,
         files=given.files or (12 if quick else 40),
@@ -98,8 +109,9 @@ def parse(arguments: Sequence[str], about: str | None = None) -> Options:
         kills=given.kills,
         seed=given.seed,
         json=given.json,
-        html=given.html,
-        png=given.png,
+        html=given.html or base.with_suffix(".html"),
+        png=given.png or base.with_suffix(""),
+        sweep=given.sweep,
         markdown=given.markdown,
         shown=given.shown,
         keep=given.keep,

@@ -2,49 +2,41 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bench import _figures as f
+from bench._charts import draw
 from bench._figures import Aim, Figure
+from bench._labels import LABELS
 from bench._options import Options
+from bench._page import page
 from bench._pauses import as_markdown, as_text
 from bench._runs import Result
+from bench._sweeps import SWEEPS, points
+from bench.peers import PEERS
 
 Table = list[tuple[str, ...]]
 
-LABELS = {
-    "spark": "plain Spark, defaults",
-    "spark_tuned": "plain Spark, tuned",
-    "flink": "Flink, defaults",
-    "flink_tuned": "Flink, tuned heartbeats",
-    "rekindle": "Rekindle, Rollback()",
-    "rekindle:rollback": "Rekindle, Rollback()",
-    "rekindle:source_replay": "Rekindle, Rollback(copies=0)",
-    "rekindle:gap": "Rekindle, Gap()",
-    "rekindle:upstream_backup": "Rekindle, UpstreamBackup()",
-    "rekindle:passive_standby": "Rekindle, PassiveStandby(interval=1)",
-    "rekindle:active_standby": "Rekindle, ActiveStandby(replicas=2)",
-    "rekindle:pool": "Rekindle, Rollback(), pool=1",
-}
-
 
 def show(report: Mapping[str, Any], options: Options) -> int:
-    """Print all, draw what is asked for; 1 if a run failed or its output was wrong, else 0."""
+    """Print all, draw the charts, write the page; 1 if a run failed or its output was wrong, else 0."""
     results = [Result.from_json(said) for said in report["runs"]]
     found = f.figures(results)
+    sweep = report["settings"]["sweep"]
+    shown = [(f"Word count: recovery against {SWEEPS[sweep].about}", swept(results, sweep))] if sweep else tables(found)
+    reached = f.aims(found) if sweep is None else []
+    if reached:
+        shown.insert(0, ("Ratios and goals", goals(reached)))
     render = as_markdown if options.markdown else as_text
-    for title, table in tables(found):
+    for title, table in shown:
         print(f"### {title}\n" if options.markdown else title)
         print(render(table), end="\n\n")
-    reached = f.aims(found)
-    if reached:
-        print(render(goals(reached)), end="\n\n")
-    bad = [result for result in results if not tolerable(result)]
-    for result in bad:
-        print(f"{result.workload}, {result.measure}, round {result.round}, {result.peer}: {result.outcome}")
-    sys.stdout.flush()
+    bad = [f"{result.workload}, {result.measure}, round {result.round}, {result.peer}: {result.outcome}"
+           for result in results if not tolerable(result)]  # fmt: skip
+    print("\n".join(bad), end="\n" if bad else "", flush=True)
+    charts = draw(results, found, options.png, sweep)
+    options.html.write_text(page(report, shown, charts, bad))
     return 1 if bad else 0
 
 
@@ -74,6 +66,19 @@ def goals(reached: Sequence[Aim]) -> Table:
     for aim in reached:
         least = "at least" if aim.goal.at_least else "at most"
         rows.append((aim.what, _number(aim.goal.value), f"{least} {aim.goal.limit:g}", aim.verdict))
+    return rows
+
+
+def swept(results: Sequence[Result], sweep: str) -> Table:
+    """Longest pause and time to catch up, by what varies; the median of the kills."""
+    axis = SWEEPS[sweep]
+    head = ("peer", "", *(f"{value:,g}" for value in axis.values))
+    rows: Table = [(axis.label, *head[1:])]
+    for peer in PEERS:
+        for value, name in (("pause_s", "longest pause"), ("caught_up_s", "caught up after")):
+            line = dict(points(results, sweep, peer, value))
+            if line:
+                rows.append((LABELS[peer], name, *(_s(line.get(at)) for at in axis.values)))
     return rows
 
 

@@ -56,13 +56,15 @@ class Plan:
 @dataclass(frozen=True, slots=True)
 class Result:
     """What came of one run. ``failed`` says why there is nothing more. ``pauses`` are by kill: longest pause, first
-    output, catching up, in seconds. ``timeline``: seconds since the first kill and rows, of each output."""
+    output, catching up, in seconds. ``timeline``: seconds since the first kill and rows, of each output. ``interval_s``
+    is how often layers or checkpoints were made, where it was not the peer's own."""
 
     workload: str
     peer: str
     measure: str
     round: int
     parameters: Mapping[str, Any]
+    interval_s: float | None = None
     rows: int = 0
     failed: str = ""
     verdict: Verdict | None = None
@@ -103,12 +105,13 @@ class Asked:
     expected: pa.Table | None
     random: Random
     say: Callable[[str], None]
+    interval_s: float | None = None
 
 
 def run(peer: Peer, staged: Staged, asked: Asked) -> Result:
     """``peer`` is started and ended here. A peer that fails gives a result that says so."""
     workload = staged.workload
-    known = (workload.name, peer.name, asked.measure, asked.round, dict(workload.parameters))
+    known = (workload.name, peer.name, asked.measure, asked.round, dict(workload.parameters), asked.interval_s)
     feed = Feed(workload.inputs, peer.place.source)
     try:
         with peer, Usage(peer.processes) as usage:

@@ -2,11 +2,13 @@
 
     ./run bench [--quick] [--workloads a,b] [--peers x,y] [--measures throughput,latency,recovery] [--rounds N]
                 [--set NAME.PARAMETER=VALUE] [--cores N] [--json FILE]
+    ./run bench --sweep interval|rate|state
     ./run bench --from FILE     no measuring: tables, charts and page of an earlier run's JSON
 
 Each run of a peer starts it anew; bench/_runs.py says how a run goes, bench/_verdict.py how its output is judged. In
 each round every peer runs once, every other round in the opposite order. What is printed are medians over the rounds
-and ratios of them.
+and ratios of them. A sweep (bench/_sweeps.py) runs the word count's recovery under several policies against one thing
+that varies. Beside the JSON come the charts and one HTML page.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ import pyarrow as pa
 
 from bench import _figures as f
 from bench import _options as o
+from bench import _sweeps as sweeps
 from bench._feed import Staged, stage
 from bench._report import show
 from bench._rounds import machine, say
@@ -44,7 +47,7 @@ TAIL_S = 30.0
 
 def main() -> int:
     try:
-        options = o.parse(sys.argv[1:])
+        options = o.parse(sys.argv[1:], __doc__)
     except WorkloadError as error:
         print("\n".join(error.args), file=sys.stderr)
         return 2
@@ -57,6 +60,7 @@ def main() -> int:
         "settings": options.settings(),
         "runs": [],
     }
+    options.json.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rekindle-bench-", ignore_cleanup_errors=True) as temporary:
         for result in Suite(options, options.keep or Path(temporary), say).results():
             report["runs"].append(result.to_json())
@@ -72,8 +76,8 @@ class Suite:
         self._folder = folder
         self._say = say
         self._random = Random(options.seed)
-        self._expected: dict[tuple[str, Scale], pa.Table | None] = {}
-        self._staged: dict[tuple[str, Scale], Staged] = {}
+        self._expected: dict[tuple[str, str, Scale], pa.Table | None] = {}
+        self._staged: dict[tuple[str, str, Scale], Staged] = {}
         self._count = 0
 
     def results(self) -> Iterator[Result]:
@@ -83,39 +87,53 @@ class Suite:
                 for measure in self._options.measures:
                     names = [name for name in self._options.peers_of(measure) if runs(name, workload)]
                     for name in names if number % 2 else reversed(names):
-                        yield self._run(workload, name, measure, number)
+                        for varied, interval_s in self._varied(workload, name):
+                            yield self._run(varied, name, measure, number, interval_s)
 
-    def _run(self, workload: Workload, name: str, measure: str, number: int) -> Result:
-        staged = self._stage(workload, self._scale(measure))
+    def _varied(self, workload: Workload, name: str) -> list[tuple[Workload, float | None]]:
+        sweep = self._options.sweep
+        return [(workload, None)] if sweep is None else sweeps.settings(sweep, workload, name)
+
+    def _run(self, workload: Workload, name: str, measure: str, number: int, interval_s: float | None) -> Result:
+        staged = self._stage(workload, measure)
         title = f"{workload.name}, {measure}, round {number}: {name}"
+        if self._options.sweep is not None:
+            title += f", interval {interval_s or 'its own'}, {dict(workload.parameters)}"
         self._say(f"{title} starts")
         asked = Asked(
             measure=measure,
             round=number,
-            plan=Plan(
-                warm_steps=WARM_FILES if measure == f.THROUGHPUT else 1,
-                kills=self._options.kills if measure == f.RECOVERY else 0,
-            ),
+            plan=self._plan(measure),
             expected=self._reference(staged),
             random=self._random,
             say=self._say,
+            interval_s=interval_s,
         )
         with self._place(staged, measure) as place:
-            result = run(make_peer(name, workload, place, self._say), staged, asked)
+            result = run(make_peer(name, workload, place, self._say, interval_s=interval_s), staged, asked)
         self._say(f"{title}: {_told(result)}")
         return result
+
+    def _plan(self, measure: str) -> Plan:
+        if measure == f.THROUGHPUT:
+            return Plan(WARM_FILES)
+        if measure == f.LATENCY:
+            return Plan(1)
+        return sweeps.PLAN if self._options.sweep is not None else Plan(1, kills=self._options.kills)
 
     def _scale(self, measure: str) -> Scale:
         if measure == f.THROUGHPUT:
             return Scale(self._options.files)
         seconds = self._options.seconds
         if measure == f.RECOVERY:
-            plan = Plan(1)
-            seconds = plan.lead_s + (self._options.kills - 1) * plan.spacing_s + TAIL_S
+            plan = self._plan(measure)
+            tail_s = sweeps.TAIL_S if self._options.sweep is not None else TAIL_S
+            seconds = plan.lead_s + (plan.kills - 1) * plan.spacing_s + tail_s
         return Scale(1 + round(seconds / PACE_S), PACE_S)
 
-    def _stage(self, workload: Workload, scale: Scale) -> Staged:
-        key = (workload.name, scale)
+    def _stage(self, workload: Workload, measure: str) -> Staged:
+        scale = self._scale(measure)
+        key = (workload.name, str(dict(workload.parameters)), scale)
         if key not in self._staged:
             folder = self._folder / f"{workload.name}-{len(self._staged)}"
             self._staged[key] = stage(workload, scale, folder)
@@ -127,7 +145,7 @@ class Suite:
         workload = staged.workload
         if workload.check is not None:
             return None
-        key = (workload.name, staged.scale)
+        key = (workload.name, str(dict(workload.parameters)), staged.scale)
         if key not in self._expected:
             if workload.expected is not None:
                 self._expected[key] = workload.expected(staged.steps, workload.parameters)
