@@ -14,13 +14,18 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pandas.util import hash_pandas_object
 
 from bench._feed import Staged
-from bench._workload import Workload
+from bench._workload import Numbers, Workload
 from bench.peers.base import Peer, Sight
 
+HASHED_ROWS = 100_000
+NULL_INTEGER = -(2**52) + 7
+NULL_STRING = "\0null"
 DOUBLES_DIGITS = 6
 """Sums of doubles depend on their order in the last digits."""
 
@@ -65,11 +70,11 @@ def judged(peer: Peer, staged: Staged, expected: pa.Table | None) -> Verdict:
 
 
 def columns(table: pa.Table, workload: Workload) -> pa.Table:
-    """Those that are judged, in one form whatever the peer: integers are long, doubles are rounded."""
+    """Those that are judged, in one form whatever the peer: integers and booleans are long, doubles are rounded."""
     found = {}
     for name in workload.names:
         column = table[name]
-        if pa.types.is_integer(column.type):
+        if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
             column = column.cast(pa.int64())
         elif pa.types.is_floating(column.type):
             column = pc.round(column.cast(pa.float64()), DOUBLES_DIGITS)
@@ -103,21 +108,44 @@ def empty(workload: Workload) -> pa.Table:
 
 def compared(found: pa.Table, expected: pa.Table, workload: Workload) -> tuple[int, int, int]:
     """How many rows are lost, duplicated and wrong."""
-    wanted = Counter(rows(columns(expected, workload)))
-    seen = Counter(rows(found))
-    if wanted == seen:
+    expected = columns(expected, workload)
+    wanted, seen = hashes(expected, workload.names), hashes(found, workload.names)
+    each = np.union1d(wanted, seen)
+    due, there = counted(wanted, each), counted(seen, each)
+    if np.array_equal(due, there):
         return 0, 0, 0
-    places = [workload.names.index(name) for name in workload.key]
+    surplus = np.maximum(there - due, 0)
+    missing = np.isin(wanted, each[due > there])
+    without = ~np.isin(hashes(expected, workload.key), hashes(found, workload.key))
+    return int((missing & without).sum()), int(surplus[due > 0].sum()), int(surplus[due == 0].sum())
 
-    def key(row: tuple[object, ...]) -> tuple[object, ...]:
-        return tuple(row[place] for place in places)
 
-    keys = {key(row) for row in seen}
-    missing = wanted - seen
-    surplus = seen - wanted
-    lost = sum(count for row, count in missing.items() if key(row) not in keys)
-    duplicated = sum(count for row, count in surplus.items() if row in wanted)
-    return lost, duplicated, surplus.total() - duplicated
+def hashes(table: pa.Table, names: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """A number for each row, the same for the same content in these columns."""
+    found = [np.array([], np.uint64)]
+    for batch in pa.table({name: _filled(table[name]) for name in names}).to_batches(HASHED_ROWS):
+        found.append(hash_pandas_object(batch.to_pandas(), index=False).to_numpy())
+    return np.concatenate(found)
+
+
+def counted(values: npt.NDArray[np.uint64], each: npt.NDArray[np.uint64]) -> Numbers:
+    """How often each comes."""
+    unique, counts = np.unique(values, return_counts=True)
+    found = np.zeros(len(each), np.int64)
+    found[np.searchsorted(each, unique)] = counts
+    return found
+
+
+def _filled(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Without nulls, which would change the type of what they are among."""
+    if not column.null_count:
+        return column
+    kind = column.type
+    if pa.types.is_null(kind):
+        return pa.chunked_array([pa.array([NULL_INTEGER] * len(column), pa.int64())])
+    if pa.types.is_string(kind):
+        return pc.fill_null(column, NULL_STRING)
+    return pc.fill_null(column, pa.scalar(NULL_INTEGER, pa.int64()).cast(kind))
 
 
 def rows_changed(sight: Sight, gone: Iterable[str], read: Callable[[Path], pa.Table]) -> int:

@@ -56,6 +56,19 @@ def test_integers_and_doubles_are_alike_whatever_their_width() -> None:
     assert columns(narrow, workload).equals(columns(wide, workload))
 
 
+def test_a_null_is_a_content_of_its_own_and_equal_to_a_null() -> None:
+    workload = replace(AS_IT_IS, columns="seq long, value long, name string")
+    some = pa.table({"seq": [1, 2], "value": [None, 4], "name": ["a", None]})
+    other = pa.table({"seq": [1, 2], "value": [None, 4], "name": ["a", ""]})
+    assert compared(columns(some.take([1, 0]), workload), some, workload) == (0, 0, 0)
+    assert compared(columns(other, workload), some, workload) == (0, 0, 1)
+
+
+def test_it_is_the_same_however_many_rows_are_looked_at_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench._verdict.HASHED_ROWS", 3)
+    assert compared(numbered(5, 10), numbered(0, 10), AS_IT_IS) == (5, 0, 5)
+
+
 # -- what a reader saw -------------------------------------------------------------------------------------
 
 
