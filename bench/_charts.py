@@ -27,6 +27,7 @@ COLOURS = {
     "flink_tuned": "#c77d1e",
     "flink:job_manager": "#8f5a12",
     "rekindle": "#2f6fb0",
+    "rekindle:memory": "#4aa3a2",
     "rekindle:rollback": "#2f6fb0",
     "rekindle:passive_standby": "#5b9bd5",
     "rekindle:active_standby": "#1b4470",

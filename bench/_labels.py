@@ -7,6 +7,7 @@ LABELS = {
     "flink_tuned": "Flink, tuned",
     "flink:job_manager": "Flink, tuned, job manager killed",
     "rekindle": "Rekindle, Rollback()",
+    "rekindle:memory": "Rekindle, Rollback(), state in memory",
     "rekindle:rollback": "Rekindle, Rollback()",
     "rekindle:source_replay": "Rekindle, Rollback(copies=0)",
     "rekindle:gap": "Rekindle, Gap()",

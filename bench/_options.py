@@ -12,10 +12,10 @@ from bench import _figures as f
 from bench._sweeps import PEERS as SWEEP_PEERS
 from bench._sweeps import SWEEPS, WORKLOAD
 from bench._workload import Workload, WorkloadError, all_workloads, picked
-from bench.peers import FLINK, FLINK_TUNED, REKINDLE, SPARK, SPARK_TUNED, picked_peers
+from bench.peers import FLINK, FLINK_TUNED, MEMORY, REKINDLE, SPARK, SPARK_TUNED, picked_peers
 
 PEERS_OF: Mapping[str, Sequence[str]] = {
-    f.THROUGHPUT: (SPARK, SPARK_TUNED, FLINK, FLINK_TUNED, REKINDLE),
+    f.THROUGHPUT: (SPARK, SPARK_TUNED, FLINK, FLINK_TUNED, REKINDLE, MEMORY),
     f.LATENCY: (SPARK, SPARK_TUNED, FLINK, FLINK_TUNED, REKINDLE),
     f.RECOVERY: (SPARK, FLINK, FLINK_TUNED, REKINDLE, f.PASSIVE, f.ACTIVE),
 }

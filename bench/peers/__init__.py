@@ -22,7 +22,8 @@ SPARK, SPARK_TUNED, FLINK, FLINK_TUNED, REKINDLE = "spark", "spark_tuned", "flin
 FLINK_JOB_MANAGER = "flink:job_manager"
 POLICIES = tuple(f"{REKINDLE}:{policy}" for policy in _place.POLICIES)
 FLINKS = (FLINK, FLINK_TUNED, FLINK_JOB_MANAGER)
-PEERS = (SPARK, SPARK_TUNED, *FLINKS, REKINDLE, *POLICIES)
+MEMORY = f"{REKINDLE}:memory"
+PEERS = (SPARK, SPARK_TUNED, *FLINKS, REKINDLE, MEMORY, *POLICIES)
 
 
 def picked_peers(names: Sequence[str]) -> list[str]:
@@ -54,6 +55,8 @@ def make_peer(
     if name in FLINKS:
         dies = JOB if name == FLINK_JOB_MANAGER else TASKS[0]
         return Flink(name, place, workload, tuned=name != FLINK, say=say, dies=dies, interval_s=interval_s)
-    policy = name.removeprefix(REKINDLE).removeprefix(":") or "rollback"
-    said = _place.Place(place.source, place.run / "output", policy, interval_s, place.rows_max, workload.parameters)
+    policy = "rollback" if name in (REKINDLE, MEMORY) else name.removeprefix(f"{REKINDLE}:")
+    state = "memory" if name == MEMORY else "rocksdb"
+    output = place.run / "output"
+    said = _place.Place(place.source, output, policy, interval_s, place.rows_max, workload.parameters, state)
     return Rekindle(name, place, Pipeline(workload.pipeline, workload.stream, policy, _place.environment(said)))

@@ -35,6 +35,9 @@ def test_a_policy_of_its_own_and_the_limits_reach_the_pipeline() -> None:
     assert (said["BENCH_POLICY"], said["BENCH_INTERVAL_S"], said["BENCH_ROWS_MAX"]) == ("passive_standby", "5.0", "123")
     assert (said["BENCH_INPUT"], said["BENCH_OUTPUT"]) == ("/in", "/run/output")
     assert json.loads(said["BENCH_PARAMETERS"]) == {"least": 0}
+    heaped = peers.make_peer("rekindle:memory", AS_IT_IS, PLACE, print)
+    assert isinstance(heaped, Rekindle)
+    assert (heaped.pipeline.policy, heaped.pipeline.environment["BENCH_STATE"]) == ("rollback", "memory")
     plain = peers.make_peer("rekindle", AS_IT_IS, PLACE, print)
     assert isinstance(plain, Rekindle) and plain.pipeline.policy == "rollback" in POLICIES
 
