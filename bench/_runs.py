@@ -35,21 +35,22 @@ DRAIN_S = 120.0
 SETTLED_S = 2.0
 PHASE_S = 1.0
 WARM_S = 3.0
+LEAD_S = 10.0
 CAUGHT_UP = 1.5
 STAYS_S = 2.0
-MOMENTS = ("any", "shown")
+MOMENTS = ("shown", "any")
 Seconds = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How a run goes. The first ``warm_steps`` arrive one by one before anything is measured. Kill number k comes
-    ``lead_s + k * spacing_s`` after the pace began; its moment is by turns any, and right after an output was shown,
-    when Spark has not yet taken down that it was."""
+    ``lead_s + k * spacing_s`` after the pace began; its moment is by turns right after an output was shown, when Spark
+    has not yet taken down that it was, and any."""
 
     warm_steps: int
     kills: int = 0
-    lead_s: float = 10.0
+    lead_s: float = LEAD_S
     spacing_s: float = 30.0
 
 
@@ -184,8 +185,11 @@ def _killed(peer: Peer, plan: Plan, asked: Asked, since_s: float) -> list[Kill]:
         due_s = since_s + plan.lead_s + number * plan.spacing_s + asked.random.uniform(0.0, PHASE_S)
         _until(partial(_is_due, peer, due_s), peer, START_S, "be ready to be killed")
         if MOMENTS[(number + asked.round - 1) % len(MOMENTS)] == "shown":
+            victims = peer.aim()
             _until(partial(_shows_more, peer, len(peer.look().all)), peer, START_S, "put out more", poll_s=0.002)
-        at.append(peer.kill())
+            at.append(peer.kill(victims))
+        else:
+            at.append(peer.kill())
         asked.say(f"{peer.name}: killed, {at[-1] - since_s:.1f} s after the input began")
         _until(partial(_goes_on, peer, at[-1]), peer, START_S, "go on")
         asked.say(f"{peer.name}: goes on, {time.time() - at[-1]:.1f} s after the kill")

@@ -34,7 +34,7 @@ from bench import _sweeps as sweeps
 from bench._feed import Staged, stage
 from bench._report import show
 from bench._rounds import machine, say
-from bench._runs import Asked, Plan, Result, reference, run
+from bench._runs import LEAD_S, Asked, Plan, Result, reference, run
 from bench._workload import Scale, Workload, WorkloadError
 from bench.peers import SPARK, make_peer, runs
 from bench.peers.base import Place
@@ -42,7 +42,9 @@ from bench.peers.base import Place
 PACE_S = 0.1
 FILES_MAX = 4
 WARM_FILES = 3
+QUICK_WARM_FILES = 2
 TAIL_S = 30.0
+QUICK_LEAD_S = 5.0
 
 
 def main() -> int:
@@ -116,10 +118,12 @@ class Suite:
 
     def _plan(self, measure: str) -> Plan:
         if measure == f.THROUGHPUT:
-            return Plan(WARM_FILES)
+            return Plan(QUICK_WARM_FILES if self._options.quick else WARM_FILES)
         if measure == f.LATENCY:
             return Plan(1)
-        return sweeps.PLAN if self._options.sweep is not None else Plan(1, kills=self._options.kills)
+        if self._options.sweep is not None:
+            return sweeps.PLAN
+        return Plan(1, kills=self._options.kills, lead_s=QUICK_LEAD_S if self._options.quick else LEAD_S)
 
     def _scale(self, measure: str) -> Scale:
         if measure == f.THROUGHPUT:
@@ -127,7 +131,7 @@ class Suite:
         seconds = self._options.seconds
         if measure == f.RECOVERY:
             plan = self._plan(measure)
-            tail_s = sweeps.TAIL_S if self._options.sweep is not None else TAIL_S
+            tail_s = sweeps.TAIL_S if self._options.sweep is not None or self._options.quick else TAIL_S
             seconds = plan.lead_s + (plan.kills - 1) * plan.spacing_s + tail_s
         return Scale(1 + round(seconds / PACE_S), PACE_S)
 

@@ -12,7 +12,7 @@ import subprocess
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,9 +145,10 @@ class Peer(ABC):
         """Whether it reads its input."""
         return bool(self.look().all)
 
-    def kill(self) -> float:
-        """SIGKILL the process that does the work, and all that it started; returns when."""
-        victims = self._victims()
+    def kill(self, victims: Sequence[psutil.Process] | None = None) -> float:
+        """SIGKILL ``victims``, or else the process that does the work and all that it started; returns when."""
+        if victims is None:
+            victims = self.aim()
         at_s = time.time()
         kill(victims)
         return at_s
@@ -186,7 +187,8 @@ class Peer(ABC):
     def _there(self, name: str) -> bool: ...
 
     @abstractmethod
-    def _victims(self) -> list[psutil.Process]: ...
+    def aim(self) -> list[psutil.Process]:
+        """The process that does the work now, and all that it started. From here on it may end."""
 
     def _environment(self) -> dict[str, str]:
         """Of the processes that it starts; subclasses add to it."""

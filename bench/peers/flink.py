@@ -74,6 +74,8 @@ class Flink(Peer):
         self._home: FlinkHome | None = None
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._killed: set[int] = set()
+        self._ids: dict[str, str] = {}
+        self._lives = 0
         self._ending = threading.Event()
         self._failed = ""
         self._seen: set[str] = set()
@@ -91,7 +93,7 @@ class Flink(Peer):
         (self.run / "conf" / "log4j.properties").write_text(LOGGING)
         for name in (JOB, *TASKS):
             self._running[name] = self._launch(self._command(name))
-        self._until(lambda: self._task_managers() == len(TASKS), "come up")
+        self._until(self._are_all_there, "come up")
         self._submit(None)
         self._parent.start()
 
@@ -117,12 +119,8 @@ class Flink(Peer):
             return False
         if time.monotonic() - self._asked_s > ASK_S:
             self._asked_s = time.monotonic()
-            self._ready = self._task_managers() == len(TASKS) and self._tasks_run()
+            self._ready = self._are_all_there() and self._tasks_run()
         return self._ready
-
-    def kill(self) -> float:
-        self._ready, self._asked_s = False, time.monotonic()
-        return super().kill()
 
     def recovery_bytes(self) -> Mapping[str, int]:
         return {"checkpoints": folder_bytes(self.run / "checkpoints")}
@@ -139,9 +137,10 @@ class Flink(Peer):
     def _there(self, name: str) -> bool:
         return (self.output / name).exists()
 
-    def _victims(self) -> list[psutil.Process]:
+    def aim(self) -> list[psutil.Process]:
         process = self._running[self._dies]
         self._killed.add(process.pid)
+        self._ready, self._asked_s = False, time.monotonic()
         return session(process.pid)
 
     # -- the cluster -------------------------------------------------------------------------------------
@@ -152,6 +151,10 @@ class Flink(Peer):
         logging = f"-Dlog4j.configurationFile={self.run}/conf/log4j.properties"
         flags = [*flink_sql.heap_flags(name), *opens, logging, "-Duser.timezone=UTC"]
         main = [JOB_MANAGER if name == JOB else TASK_MANAGER, "--configDir", str(self.run / "conf")]
+        if name != JOB:
+            self._lives += 1
+            self._ids[name] = f"{name}-{self._lives}"
+            main.append(f"-Dtaskmanager.resource-id={self._ids[name]}")
         return [java(), *flags, "-cp", self._home.classpath, *main]
 
     def _submit(self, checkpoint: Path | None) -> None:
@@ -196,7 +199,7 @@ class Flink(Peer):
                         return
 
     def _resubmit(self) -> None:
-        self._until(lambda: self._task_managers() >= 1, "come up again")
+        self._until(self._are_all_there, "come up again")
         found = list((self.run / "checkpoints").glob("*/chk-*/_metadata"))
         newest = max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
         self._submit(newest.parent if newest is not None else None)
@@ -210,9 +213,10 @@ class Flink(Peer):
 
     # -- its own view of itself --------------------------------------------------------------------------
 
-    def _task_managers(self) -> int:
-        """Those that the job manager lists: one that was killed stays listed until it is missed."""
-        return len(self._ask("/taskmanagers").get("taskmanagers", []))
+    def _are_all_there(self) -> bool:
+        """The task managers that live, and no dead one that is not missed yet."""
+        listed = self._ask("/taskmanagers").get("taskmanagers", [])
+        return sorted(one["id"] for one in listed) == sorted(self._ids.values())
 
     def _tasks_run(self) -> bool:
         jobs = self._ask("/jobs/overview").get("jobs", [])

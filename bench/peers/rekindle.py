@@ -136,7 +136,7 @@ class Rekindle(Peer):
     def _there(self, name: str) -> bool:
         return (self.output / name).exists()
 
-    def _victims(self) -> list[psutil.Process]:
+    def aim(self) -> list[psutil.Process]:
         member = self._worker()
         self._killed.add(member.incarnation)
         found = session(member.pid)

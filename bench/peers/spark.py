@@ -75,7 +75,7 @@ class Spark(Peer):
     def _there(self, name: str) -> bool:
         return (self.output / name / "_SUCCESS").exists()
 
-    def _victims(self) -> list[psutil.Process]:
+    def aim(self) -> list[psutil.Process]:
         assert self._process is not None
         self._killed += 1
         return session(self._process.pid)

@@ -72,7 +72,7 @@ class Copier(Peer):
     def _there(self, name: str) -> bool:
         return (self.output / name).exists()
 
-    def _victims(self) -> list[psutil.Process]:
+    def aim(self) -> list[psutil.Process]:
         assert self._process is not None
         self._killed.add(self._process.pid)
         return session(self._process.pid)
