@@ -165,8 +165,8 @@ class Flink(Peer):
         )
         opens = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED]
         logging = f"-Dlog4j.configurationFile={self.run}/conf/log4j.properties"
-        classpath = f"{self._home.classpath}{os.pathsep}{self._home.client}"
-        command = [java(), "-Xmx512m", *opens, logging, "-Duser.timezone=UTC", "-cp", classpath, CLIENT]
+        classpath = ["-cp", self._home.client_classpath]
+        command = [java(), "-Xmx512m", *opens, logging, "-Duser.timezone=UTC", *classpath, CLIENT]
         environment = {**self._environment(), "FLINK_CONF_DIR": str(self.run / "conf")}
         done = subprocess.run(
             [*command, "embedded", "-f", str(job)],

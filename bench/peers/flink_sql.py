@@ -40,7 +40,6 @@ def settings(run: Path, ports: Mapping[str, int], *, tuned: bool, interval_s: fl
         "rest.address": "127.0.0.1",
         "rest.bind-address": "127.0.0.1",
         "rest.port": str(ports["rest"]),
-        "rest.bind-port": str(ports["rest"]),
         "taskmanager.host": "127.0.0.1",
         "taskmanager.bind-host": "127.0.0.1",
         "taskmanager.numberOfTaskSlots": "1",
@@ -91,11 +90,11 @@ def script(workload: Workload, source: Path, output: Path, *, tuned: bool, check
         query = query.replace(f"{{{name}}}", str(value))
     names = ", ".join(_quoted(workload.names))
     if workload.mode == "append":
-        lines.append(f"INSERT INTO output\nSELECT {names} FROM (\n{query}\n);")
+        lines.append(f"INSERT INTO `output`\nSELECT {names} FROM (\n{query}\n);")
     else:
-        lines.append(f"CREATE TEMPORARY VIEW result AS\n{query};")
+        lines.append(f"CREATE TEMPORARY VIEW `updates` AS\n{query};")
         lines.append(
-            f"INSERT INTO output\nSELECT {names} FROM TO_CHANGELOG(input => TABLE result)\n"
+            f"INSERT INTO `output`\nSELECT {names} FROM TO_CHANGELOG(input => TABLE `updates`)\n"
             "WHERE op IN ('INSERT', 'UPDATE_AFTER');"
         )
     return "\n".join(lines) + "\n"
@@ -119,7 +118,7 @@ def _source(workload: Workload, name: str, folder: Path) -> str:
 def _sink(workload: Workload, output: Path) -> str:
     columns = ", ".join(f"`{name}` {FLINK_TYPES[kind]}" for name, kind in fields(workload.columns).items())
     return (
-        f"CREATE TABLE output ({columns}) WITH ('connector' = 'filesystem', 'path' = 'file://{output}', "
+        f"CREATE TABLE `output` ({columns}) WITH ('connector' = 'filesystem', 'path' = 'file://{output}', "
         "'format' = 'parquet');"
     )
 

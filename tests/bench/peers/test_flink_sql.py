@@ -22,7 +22,7 @@ def test_rows_that_are_appended_go_straight_to_the_sink() -> None:
 
 def test_of_updates_only_the_new_rows_are_put_out() -> None:
     said = script(replace(AS_IT_IS, mode="update"), SOURCE, OUTPUT, tuned=True, checkpoint=Path("/run/chk-7"))
-    assert "TO_CHANGELOG(input => TABLE result)\nWHERE op IN ('INSERT', 'UPDATE_AFTER')" in said
+    assert "TO_CHANGELOG(input => TABLE `updates`)\nWHERE op IN ('INSERT', 'UPDATE_AFTER')" in said
     assert "'execution.state-recovery.path' = 'file:///run/chk-7'" in said
     assert "SET 'table.exec.mini-batch.enabled' = 'true';" in said
 
