@@ -25,11 +25,14 @@ QUICK_PEERS_OF: Mapping[str, Sequence[str]] = {
     f.RECOVERY: (SPARK, f.PASSIVE),
 }
 QUICK_WORKLOADS = ("wordcount",)
+KILLED = ("wordcount", f.STABLE)
+"""The workloads whose recovery is measured, unless workloads are given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     workloads: Sequence[Workload]
+    every_one: bool
     peers: Sequence[str] | None
     measures: Sequence[str]
     rounds: int
@@ -52,6 +55,12 @@ class Options:
         if self.sweep is not None:
             return self.peers or SWEEP_PEERS
         return self.peers or (QUICK_PEERS_OF if self.quick else PEERS_OF)[measure]
+
+    def workloads_of(self, measure: str) -> Sequence[Workload]:
+        """What runs in a measure."""
+        if self.every_one and measure == f.RECOVERY:
+            return [workload for workload in self.workloads if workload.name in KILLED]
+        return self.workloads
 
     def settings(self) -> dict[str, Any]:
         """What the report says of them."""
@@ -99,6 +108,7 @@ def parse(arguments: Sequence[str], about: str | None = None) -> Options:
         names, given.measures = [WORKLOAD], [f.RECOVERY]
     return Options(
         workloads=_with(picked(names), given.set),
+        every_one=not given.workloads,
         peers=picked_peers(given.peers) if given.peers else None,
         measures=[measure for measure in f.MEASURES if measure in given.measures],
         rounds=given.rounds or (1 if quick or given.sweep else 3),

@@ -31,7 +31,8 @@ from rekindle.errors import RekindleError
 
 POLL_S = 0.02
 START_S = 180.0
-DRAIN_S = 120.0
+DRAIN_S = 60.0
+REST_S = 600.0
 SETTLED_S = 2.0
 PHASE_S = 1.0
 WARM_S = 3.0
@@ -148,7 +149,7 @@ def _measured(peer: Peer, staged: Staged, asked: Asked, feed: Feed, usage: Usage
     else:
         feed.start(rest)
         kills = _killed(peer, plan, asked, since_s)
-        _until(lambda: feed.is_over, peer, rest[-1].due_s + DRAIN_S, "get its input")
+        _until(lambda: feed.is_over, peer, rest[-1].due_s + REST_S, "get its input")
         feed.join()
     verdict = _finished(peer, staged, asked)
     usage.look()
@@ -239,11 +240,11 @@ def _until(condition: Callable[[], bool], peer: Peer, timeout_s: float, what: st
 def _until_quiet(peer: Peer, quiet_s: float) -> None:
     """Until nothing new was shown for a while, from now on."""
     since_s, seen = time.monotonic(), len(peer.look().all)
-    deadline_s = since_s + DRAIN_S
+    deadline_s = since_s + REST_S
     while time.monotonic() - since_s < quiet_s:
         peer.check()
         if time.monotonic() > deadline_s:
-            raise PeerFailed(f"{peer.name} does not come to rest\n{peer.story()}")
+            raise PeerFailed(f"{peer.name} does not come to rest within {REST_S:g} s\n{peer.story()}")
         time.sleep(POLL_S)
         now = len(peer.look().all)
         if now != seen:
@@ -252,14 +253,15 @@ def _until_quiet(peer: Peer, quiet_s: float) -> None:
 
 def _finished(peer: Peer, staged: Staged, asked: Asked) -> Verdict:
     """Wait until all is out, and judge; a verdict other than good has to stand for a while."""
+    _until_quiet(peer, peer.quiet_s)
     deadline_s = time.monotonic() + DRAIN_S
     while True:
-        _until_quiet(peer, peer.quiet_s)
         verdict = judged(peer, staged, asked.expected)
         if verdict.is_right or time.monotonic() > deadline_s:
             return verdict
         if verdict.duplicated or verdict.wrong:
             deadline_s = min(deadline_s, time.monotonic() + 5 * peer.quiet_s)
+        _until_quiet(peer, peer.quiet_s)
 
 
 # -- how far the output is behind the input --------------------------------------------------------------

@@ -85,8 +85,8 @@ class Suite:
     def results(self) -> Iterator[Result]:
         """Every run, as it is done."""
         for number in range(1, self._options.rounds + 1):
-            for workload in self._options.workloads:
-                for measure in self._options.measures:
+            for measure in self._options.measures:
+                for workload in self._options.workloads_of(measure):
                     names = [name for name in self._options.peers_of(measure) if runs(name, workload)]
                     for name in names if number % 2 else reversed(names):
                         for varied, interval_s in self._varied(workload, name):

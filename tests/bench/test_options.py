@@ -16,6 +16,13 @@ def test_with_nothing_said_it_is_every_workload_and_every_measure() -> None:
     assert list(options.measures) == ["throughput", "latency", "recovery"]
     assert (options.rounds, options.json, options.html) == (3, Path("bench-suite.json"), Path("bench-suite.html"))
     assert options.peers_of("throughput") == PEERS_OF["throughput"]
+    assert options.workloads_of("latency") == options.workloads
+    assert {workload.name for workload in options.workloads_of("recovery")} <= {"wordcount", "nexmark_q12"}
+
+
+def test_workloads_that_are_given_run_in_every_measure() -> None:
+    options = parse(["--workloads", "wordcount"])
+    assert options.workloads_of("recovery") == options.workloads_of("latency") == options.workloads
 
 
 def test_quick_is_one_short_round() -> None:
