@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ QUICK_PEERS_OF: Mapping[str, Sequence[str]] = {
     f.RECOVERY: (SPARK, f.PASSIVE),
 }
 QUICK_WORKLOADS = ("wordcount",)
+NOT_A_REPORT = "--from takes the JSON that an earlier run wrote"
 KILLED = ("wordcount", f.STABLE)
 """The workloads whose recovery is measured, unless workloads are given."""
 
@@ -96,6 +98,8 @@ def parse(arguments: Sequence[str], about: str | None = None) -> Options:
     quick = given.quick
     if given.keep is not None:
         given.keep = given.keep.resolve()
+        if given.keep.exists():
+            parser.error(f"--keep takes a new folder: {given.keep} is there already")
         given.keep.mkdir(parents=True)
     for measure in given.measures:
         if measure not in f.MEASURES:
@@ -126,6 +130,19 @@ def parse(arguments: Sequence[str], about: str | None = None) -> Options:
         shown=given.shown,
         keep=given.keep,
     )
+
+
+def earlier(path: Path) -> dict[str, Any]:
+    """The report of an earlier run. Raises WorkloadError if there is none in the file."""
+    try:
+        report = json.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise WorkloadError(
+            f"{path} cannot be read: {error}", "--from takes the JSON that an earlier run wrote"
+        ) from None
+    if not isinstance(report, dict) or report.get("bench") != "suite":
+        raise WorkloadError(f"{path} is not of the suite", "--from takes the JSON that an earlier run wrote")
+    return report
 
 
 def _with(workloads: Sequence[Workload], settings: Sequence[str]) -> list[Workload]:

@@ -47,12 +47,14 @@ Seconds = npt.NDArray[np.float64]
 class Plan:
     """How a run goes. The first ``warm_steps`` arrive one by one before anything is measured. Kill number k comes
     ``lead_s + k * spacing_s`` after the pace began; its moment is by turns right after an output was shown, when Spark
-    has not yet taken down that it was, and any."""
+    has not yet taken down that it was, and any. ``disk_too``: what the killed process kept on its disk is lost with
+    it."""
 
     warm_steps: int
     kills: int = 0
     lead_s: float = LEAD_S
     spacing_s: float = 30.0
+    disk_too: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,8 @@ def _killed(peer: Peer, plan: Plan, asked: Asked, since_s: float) -> list[Kill]:
             at.append(peer.kill(victims))
         else:
             at.append(peer.kill())
+        if plan.disk_too:
+            peer.lose_disk()
         asked.say(f"{peer.name}: killed, {at[-1] - since_s:.1f} s after the input began")
         _until(partial(_goes_on, peer, at[-1]), peer, START_S, "go on")
         asked.say(f"{peer.name}: goes on, {time.time() - at[-1]:.1f} s after the kill")

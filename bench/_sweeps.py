@@ -1,4 +1,8 @@
-"""Recovery of the word count against one thing that varies: how often layers are shipped, the rate, the state."""
+"""Recovery of the word count against one thing that varies: how often layers are shipped, the rate, the state.
+
+A kill takes the disk of the process with it, as if its machine were gone: what is left are the layers in the stores and
+the input. Otherwise a node that starts again would find its own checkpoint, whatever the policy.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ PEERS = tuple(
     for policy in ("upstream_backup", "source_replay", "rollback", "passive_standby", "active_standby")
 )
 WORKLOAD = "wordcount"
-PLAN = Plan(1, kills=1, lead_s=20.0)
+PLAN = Plan(1, kills=1, lead_s=20.0, disk_too=True)
 TAIL_S = 20.0
 
 

@@ -6,9 +6,9 @@
     ./run bench --from FILE     no measuring: tables, charts and page of an earlier run's JSON
 
 Each run of a peer starts it anew; bench/_runs.py says how a run goes, bench/_verdict.py how its output is judged. In
-each round every peer runs once, every other round in the opposite order. What is printed are medians over the rounds
-and ratios of them. A sweep (bench/_sweeps.py) runs the word count's recovery under several policies against one thing
-that varies. Beside the JSON come the charts and one HTML page.
+each round of a workload every peer runs once, every other round in the opposite order. What is printed are medians over
+the rounds and ratios of them. A sweep (bench/_sweeps.py) runs the word count's recovery under several policies against
+one thing that varies. Beside the JSON come the charts and one HTML page.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from bench._rounds import machine, say
 from bench._runs import LEAD_S, Asked, Plan, Result, reference, run
 from bench._workload import Scale, Workload, WorkloadError
 from bench.peers import SPARK, make_peer, runs
-from bench.peers.base import Place
+from bench.peers.base import PeerFailed, Place
 
 PACE_S = 0.1
 FILES_MAX = 4
@@ -50,11 +50,11 @@ QUICK_LEAD_S = 5.0
 def main() -> int:
     try:
         options = o.parse(sys.argv[1:], __doc__)
+        if options.shown is not None:
+            return show(o.earlier(options.shown), options)
     except WorkloadError as error:
         print("\n".join(error.args), file=sys.stderr)
         return 2
-    if options.shown is not None:
-        return show(json.loads(options.shown.read_text()), options)
     signal.signal(signal.SIGTERM, _interrupt)
     report: dict[str, Any] = {
         "bench": "suite",
@@ -64,9 +64,14 @@ def main() -> int:
     }
     options.json.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rekindle-bench-", ignore_cleanup_errors=True) as temporary:
-        for result in Suite(options, options.keep or Path(temporary), say).results():
-            report["runs"].append(result.to_json())
-            options.json.write_text(json.dumps(report, indent=1) + "\n")
+        try:
+            for result in Suite(options, options.keep or Path(temporary), say).results():
+                report["runs"].append(result.to_json())
+                options.json.write_text(json.dumps(report, indent=1) + "\n")
+        except KeyboardInterrupt:
+            say("interrupted: this is what was measured")
+            show(report, options)
+            return 130
     return show(report, options)
 
 
@@ -84,29 +89,35 @@ class Suite:
 
     def results(self) -> Iterator[Result]:
         """Every run, as it is done."""
-        for number in range(1, self._options.rounds + 1):
-            for measure in self._options.measures:
-                for workload in self._options.workloads_of(measure):
-                    names = [name for name in self._options.peers_of(measure) if runs(name, workload)]
+        for measure in self._options.measures:
+            for workload in self._options.workloads_of(measure):
+                names = [name for name in self._options.peers_of(measure) if runs(name, workload)]
+                for number in range(1, self._options.rounds + 1):
                     for name in names if number % 2 else reversed(names):
                         for varied, interval_s in self._varied(workload, name):
                             yield self._run(varied, name, measure, number, interval_s)
+                self._clear()
 
     def _varied(self, workload: Workload, name: str) -> list[tuple[Workload, float | None]]:
         sweep = self._options.sweep
         return [(workload, None)] if sweep is None else sweeps.settings(sweep, workload, name)
 
     def _run(self, workload: Workload, name: str, measure: str, number: int, interval_s: float | None) -> Result:
-        staged = self._stage(workload, measure)
         title = f"{workload.name}, {measure}, round {number}: {name}"
         if self._options.sweep is not None:
             title += f", interval {interval_s or 'its own'}, {dict(workload.parameters)}"
+        staged = self._stage(workload, measure)
+        try:
+            expected = self._reference(staged)
+        except PeerFailed as error:
+            failed = f"there is nothing to compare with: {error}"
+            return Result(workload.name, name, measure, number, dict(workload.parameters), interval_s, failed=failed)
         self._say(f"{title} starts")
         asked = Asked(
             measure=measure,
             round=number,
             plan=self._plan(measure),
-            expected=self._reference(staged),
+            expected=expected,
             random=self._random,
             say=self._say,
             interval_s=interval_s,
@@ -139,10 +150,18 @@ class Suite:
         scale = self._scale(measure)
         key = (workload.name, str(dict(workload.parameters)), scale)
         if key not in self._staged:
-            folder = self._folder / f"{workload.name}-{len(self._staged)}"
-            self._staged[key] = stage(workload, scale, folder)
+            self._count += 1
+            self._staged[key] = stage(workload, scale, self._folder / f"input-{self._count}")
             self._say(f"{workload.name}: {self._staged[key].rows:,} rows of input in {scale.files} steps")
         return self._staged[key]
+
+    def _clear(self) -> None:
+        """The input of a workload that is done."""
+        if self._options.keep is None:
+            for folder in self._folder.glob("input-*"):
+                shutil.rmtree(folder, ignore_errors=True)
+        self._staged.clear()
+        self._expected.clear()
 
     def _reference(self, staged: Staged) -> pa.Table | None:
         """What should come out."""

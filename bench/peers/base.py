@@ -153,6 +153,11 @@ class Peer(ABC):
         kill(victims)
         return at_s
 
+    def lose_disk(self) -> None:
+        """Remove what the killed process kept on its own disk, as if its machine were gone. Raises PeerFailed where
+        there is no telling what that is."""
+        raise PeerFailed(f"{self.name} cannot lose its disk")
+
     def processes(self) -> list[psutil.Process]:
         """All of it that runs now."""
         return marked(self.mark)

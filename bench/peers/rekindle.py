@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -83,6 +84,12 @@ class Rekindle(Peer):
             and not any(member.incarnation in self._killed for member in live)
             and all(member.report.get("phase") == "ready" and self._in_place(member, head) for member in live)
         )
+
+    def lose_disk(self) -> None:
+        """The checkpoints of the dead nodes go; streams, layers and keeper stay, as they would elsewhere."""
+        for incarnation in self._killed:
+            for folder in open_home(self._home).work.glob(f"*/{incarnation}-*"):
+                shutil.rmtree(folder)
 
     def recovery_bytes(self) -> Mapping[str, int]:
         home = open_home(self._home)

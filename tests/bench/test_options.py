@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench._options import PEERS_OF, parse
+from bench._options import NOT_A_REPORT, PEERS_OF, earlier, parse
 from bench._workload import WorkloadError, all_workloads
 
 
@@ -88,3 +88,19 @@ def test_a_sweep_is_of_the_word_count_and_its_five_policies() -> None:
 def test_what_an_earlier_run_is_shown_in_stands_beside_its_json() -> None:
     options = parse(["--from", "old/it.json"])
     assert (options.html, options.png) == (Path("old/it.html"), Path("old/it"))
+
+
+@pytest.mark.parametrize("content", [None, "no json", "[]", '{"bench": "failover"}'])
+def test_what_is_no_report_of_the_suite_is_told(content: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "it.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(WorkloadError, match=r"it\.json") as caught:
+        earlier(path)
+    assert caught.value.args[1] == NOT_A_REPORT
+
+
+def test_a_folder_that_is_there_is_not_run_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--keep", str(tmp_path)])
+    assert "is there already" in capsys.readouterr().err

@@ -54,6 +54,12 @@ def test_a_kill_is_a_pause_and_is_caught_up_with(tmp_path: Path) -> None:
     assert sum(rows for _, rows in found.timeline) == 59 * 5
 
 
+def test_who_cannot_lose_its_disk_has_failed_where_it_should(tmp_path: Path) -> None:
+    given = staged(tmp_path, 20, pace_s=0.05)
+    found = run(copier(tmp_path), given, asked("recovery", Plan(1, kills=1, lead_s=0.1, disk_too=True), given))
+    assert found.failed == "copier cannot lose its disk"
+
+
 def test_a_peer_that_loses_a_file_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench._runs.DRAIN_S", 1.0)
     losing = SCRIPT.replace("os.listdir(source)", "set(os.listdir(source)) - {'000004.parquet'}")
