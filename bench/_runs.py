@@ -31,7 +31,7 @@ from rekindle.errors import RekindleError
 
 POLL_S = 0.02
 START_S = 180.0
-DRAIN_S = 60.0
+DRAIN_S = 45.0
 REST_S = 600.0
 SETTLED_S = 2.0
 PHASE_S = 1.0
@@ -256,16 +256,19 @@ def _until_quiet(peer: Peer, quiet_s: float) -> None:
 
 
 def _finished(peer: Peer, staged: Staged, asked: Asked) -> Verdict:
-    """Wait until all is out, and judge; a verdict other than good has to stand for a while."""
-    _until_quiet(peer, peer.quiet_s)
-    deadline_s = time.monotonic() + DRAIN_S
+    """Wait until all is out, and judge; a verdict other than good stands when nothing more has come for a while."""
     while True:
-        verdict = judged(peer, staged, asked.expected)
-        if verdict.is_right or time.monotonic() > deadline_s:
-            return verdict
-        if verdict.duplicated or verdict.wrong:
-            deadline_s = min(deadline_s, time.monotonic() + 5 * peer.quiet_s)
         _until_quiet(peer, peer.quiet_s)
+        seen = len(peer.sight.all)
+        verdict = judged(peer, staged, asked.expected)
+        deadline_s = time.monotonic() + DRAIN_S
+        while not verdict.is_right and len(peer.look().all) == seen:
+            peer.check()
+            if time.monotonic() > deadline_s:
+                return verdict
+            time.sleep(POLL_S)
+        if verdict.is_right:
+            return verdict
 
 
 # -- how far the output is behind the input --------------------------------------------------------------
