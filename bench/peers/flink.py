@@ -169,7 +169,7 @@ class Flink(Peer):
         command = [java(), "-Xmx512m", *opens, logging, "-Duser.timezone=UTC", *classpath, CLIENT]
         environment = {**self._environment(), "FLINK_CONF_DIR": str(self.run / "conf")}
         done = subprocess.run(
-            [*command, "embedded", "-f", str(job)],
+            [*command, "embedded", "-f", str(job), "-hist", str(self.run / "history")],
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
