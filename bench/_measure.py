@@ -10,8 +10,9 @@ from random import Random
 import pyarrow as pa
 
 from bench._pauses import GAP, UPSTREAM, Kill, Pause, Run, pause_of, with_rows
-from bench._peers import Peer, PeerFailed
+from bench._peers import account
 from bench._rows import Feeder, Rows, Tally, every_key
+from bench.peers.base import Peer, PeerFailed
 from rekindle.errors import RekindleError
 
 POLL_S = 0.2
@@ -36,9 +37,9 @@ class Plan:
 def measure(peer: Peer, keys: int, number: int, plan: Plan, random: Random, say: Callable[[str], None]) -> Run:
     """``peer`` is started and ended here. A peer that fails gives a run that says so."""
     say(f"{peer.name}, {keys:,} keys, round {number}: starts")
-    peer.source.mkdir()
-    loaded = every_key(peer.source, keys)
-    feeder = Feeder(peer.source, keys, keys)
+    peer.place.source.mkdir()
+    loaded = every_key(peer.place.source, keys)
+    feeder = Feeder(peer.place.source, keys, keys)
     try:
         with peer:
             pauses = _killed_again_and_again(peer, keys, feeder, plan, random, say)
@@ -101,7 +102,7 @@ def _outcome(peer: Peer, keys: int, fed: list[Rows]) -> str:
     while True:
         last = max(o.at_s for o in peer.outputs())
         if time.time() - last >= QUIET_S:
-            outcome = judge(peer.results(), peer.account, expected, at_most=peer.name == GAP)
+            outcome = judge(peer.results(), lambda: account(peer), expected, at_most=peer.name == GAP)
             if not outcome.startswith("WRONG") or time.monotonic() > deadline_s:
                 return outcome
         peer.check()

@@ -39,7 +39,7 @@ NODES = {"passive_standby": 2, "active_standby": 2, "pool": 2}
 @dataclass(frozen=True, slots=True)
 class Place:
     """What a run gives to the pipeline. ``interval_s`` is how often layers are shipped, where it is not the policy's
-    own."""
+    own; ``state`` where its streams keep theirs."""
 
     input: Path
     output: Path
@@ -47,6 +47,7 @@ class Place:
     interval_s: float | None
     rows_max: int
     parameters: Mapping[str, Any]
+    state: str = "rocksdb"
 
     @property
     def recovery(self) -> Policy:
@@ -82,6 +83,7 @@ def here(parameters: Mapping[str, Any]) -> Place:
         interval_s=float(interval) if interval else None,
         rows_max=int(os.environ.get("BENCH_ROWS_MAX", "1000000")),
         parameters={**parameters, **json.loads(os.environ.get("BENCH_PARAMETERS", "{}"))},
+        state=os.environ.get("BENCH_STATE", "rocksdb"),
     )
 
 
@@ -93,5 +95,6 @@ def environment(place: Place) -> dict[str, str]:
         "BENCH_POLICY": place.policy,
         "BENCH_ROWS_MAX": str(place.rows_max),
         "BENCH_PARAMETERS": json.dumps(dict(place.parameters)),
+        "BENCH_STATE": place.state,
     }
     return said if place.interval_s is None else {**said, "BENCH_INTERVAL_S": str(place.interval_s)}

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from bench._rows import FILE_ROWS, arrived
 from rekindle.home import open_home
 from rekindle.keeper import open_keeper
 
+FLINK_LOCK = Path(__file__).resolve().parents[1] / "requirements-flink.lock"
 FILES_PER_BATCH = 4
 ROWS_MAX = FILE_ROWS * FILES_PER_BATCH
 WARM_UP = 3
@@ -88,18 +90,31 @@ def rekindle_round(run: Path, source: Path) -> Round:
 
 
 def machine(cores: int) -> dict[str, Any]:
-    import pyspark
-
+    """Where it runs, and with which versions."""
     described = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.split(":")[1].strip() for line in described if line.startswith("model name")), "")
+    packages = ("pyspark", "pyarrow", "numpy", "pandas", "sqlalchemy", "rekindle")
     return {
         "cores": cores,
         "of": os.cpu_count(),
         "processor": model,
-        "python": platform.python_version(),
-        "pyspark": pyspark.__version__,
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
         "kernel": platform.release(),
+        "python": platform.python_version(),
+        "java": _first_line("java", "-version"),
+        **{name: version(name) for name in packages},
+        "flink": next((line.split("==")[1] for line in FLINK_LOCK.read_text().split() if "==" in line), ""),
+        "commit": _first_line("git", "-C", str(FLINK_LOCK.parent), "describe", "--always", "--dirty"),
     }
+
+
+def _first_line(*command: str) -> str:
+    """What a command says first; '' if it is not there."""
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except OSError:
+        return ""
+    return next(iter((said.stdout or said.stderr).splitlines()), "") if said.returncode == 0 else ""
 
 
 def say(text: str) -> None:

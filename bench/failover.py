@@ -39,12 +39,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import _pauses as p
 from bench._measure import Plan, measure
-from bench._peers import Peer, Plain, Rekindle
+from bench._peers import PIPELINE, peer
 from bench._picture import draw
 from bench._rounds import machine, rekindle_command, rekindle_round, run_to_end, say
 from bench._rows import FILE_ROWS, Rows
 
-HERE = Path(__file__).resolve().parent
 QUICK = (p.PLAIN, p.ROLLBACK, p.ACTIVE)
 SIZED = (p.PASSIVE, p.ACTIVE)
 KEYS = (10_000, 1_000_000)
@@ -52,7 +51,7 @@ SIZES = (10_000, 100_000, 1_000_000, 5_000_000)
 WINDOWED_KEYS_MAX = 100_000
 STEADY = Plan(kills=3, steady_epochs=20, steady_s=10.0)
 THROUGHPUT_FILES = 80
-BACKUP = {"on": "rollback", "off": "no_backup"}
+BACKUP = {"on": "rollback", "off": "source_replay"}
 
 
 def main() -> int:
@@ -97,7 +96,9 @@ def pauses(folder: Path, options: argparse.Namespace, runs: list[dict[str, Any]]
                 place = folder / f"{name}-{keys}-{number}"
                 place.mkdir()
                 try:
-                    run = measure(_peer(name, place, options.cores), keys, number, plan, random, say)
+                    run = measure(
+                        peer(name, place / "run", place / "input", options.cores), keys, number, plan, random, say
+                    )
                 finally:
                     if options.keep is None:
                         shutil.rmtree(place, ignore_errors=True)
@@ -117,7 +118,7 @@ def throughput(folder: Path, options: argparse.Namespace) -> dict[str, dict[str,
             Rows(index * FILE_ROWS, FILE_ROWS, keys).write(source / f"{index:06d}.parquet")
         for number in range(1, options.rounds + 1):
             for backup in BACKUP if number % 2 else reversed(BACKUP):
-                command = rekindle_command(HERE / "failover_pipeline.py", run, options.cores, 3.0)
+                command = rekindle_command(PIPELINE, run, options.cores, 3.0)
                 run_to_end(f"backup {backup}", command, run, source, {"BENCH_POLICY": BACKUP[backup]})
                 rates[backup].append(rekindle_round(run, source).rate)
                 say(f"throughput, {keys:,} keys, round {number}: backup {backup} {rates[backup][-1]:,.0f} rows/s")
@@ -125,11 +126,6 @@ def throughput(folder: Path, options: argparse.Namespace) -> dict[str, dict[str,
         shutil.rmtree(source)
         found[str(keys)] = rates
     return found
-
-
-def _peer(name: str, folder: Path, cores: int) -> Peer:
-    run, source = folder / "run", folder / "input"
-    return Plain(run, source, cores) if name == p.PLAIN else Rekindle(name, run, source, cores)
 
 
 # -- showing ---------------------------------------------------------------------------------------------

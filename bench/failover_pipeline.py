@@ -12,17 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import rekindle as rk
-from rekindle.recovery import Policy
+from bench._place import POLICIES
 
-POLICIES: dict[str, Policy] = {
-    "rollback": rk.Rollback(),
-    "no_backup": rk.Rollback(copies=0),
-    "gap": rk.Gap(),
-    "upstream_backup": rk.UpstreamBackup(),
-    "passive_standby": rk.PassiveStandby(interval=1),
-    "active_standby": rk.ActiveStandby(replicas=2),
-    "pool": rk.Rollback(),
-}
 POLICY = os.environ["BENCH_POLICY"]
 ROWS_MAX = int(os.environ["BENCH_ROWS_MAX"])
 

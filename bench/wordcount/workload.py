@@ -70,7 +70,7 @@ def make(folder: Path, scale: Scale, parameters: Parameters) -> list[Step]:
 
 
 def query(inputs: Mapping[str, DataFrame], parameters: Parameters) -> DataFrame:
-    from bench.wordcount.operator import counted
+    from bench.wordcount.counting import counted
 
     return counted(inputs["lines"], int(parameters["window_s"]))
 
