@@ -65,7 +65,7 @@ def rekindle(workload: Workload, source: Path, run: Path, *, cores: int = 2, row
     run.mkdir(parents=True)
     done = subprocess.run(
         [*command, *options],
-        env={**os.environ, **environment(place)},
+        env={**os.environ, **environment(place), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
         text=True,
         timeout=RUN_S_MAX,

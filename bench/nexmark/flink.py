@@ -30,14 +30,20 @@ FLINK: Mapping[str, str] = MappingProxyType(
             FROM auction AS a JOIN person AS p ON a.seller = p.id
             WHERE a.category = 10 AND p.state IN ('OR', 'ID', 'CA')
         """,
-        "q4": """
-            SELECT start_ms, category, COUNT(*) AS auctions, SUM(final) AS total,
-                   CAST(SUM(final) AS DOUBLE) / COUNT(*) AS average
-            FROM (
-                SELECT a.at_ms - MOD(a.at_ms, {window_s} * 1000) AS start_ms, a.id, a.category, MAX(b.price) AS final
-                FROM auction AS a JOIN bid AS b ON a.id = b.auction AND b.at_ms BETWEEN a.at_ms AND a.expires_ms
-                GROUP BY a.at_ms - MOD(a.at_ms, {window_s} * 1000), a.id, a.category
-            ) GROUP BY start_ms, category
+        "q4": f"""
+            SELECT {START_MS}, category, auctions, total, CAST(total AS DOUBLE) / auctions AS average FROM (
+                SELECT window_start, category, COUNT(*) AS auctions, SUM(final) AS total
+                FROM (
+                    SELECT window_start, window_end, id, category, MAX(price) AS final
+                    FROM TABLE(TUMBLE((
+                        SELECT a.ts, a.id, a.category, b.price FROM auction AS a JOIN bid AS b
+                        ON a.id = b.auction AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '{{open_s}}' SECOND(3)
+                            AND b.at_ms BETWEEN a.at_ms AND a.expires_ms
+                    ), DESCRIPTOR(ts), INTERVAL '{{window_s}}' SECOND(3)))
+                    GROUP BY window_start, window_end, id, category
+                )
+                GROUP BY window_start, window_end, category
+            )
         """,
         "q5": f"""
             SELECT {START_MS}, auction, n FROM (

@@ -29,9 +29,10 @@ HOT_EVERY = 100  # the first of so many auctions or people is the hot one, until
 LATE_S = 2  # the watermark's delay; nothing is late
 FIRST_MS = 1_700_000_000_000 // 86_400_000 * 86_400_000
 PARAMETERS: Parameters = MappingProxyType(
-    {"seed": 1, "rate": 10_000, "people_active": 1_000, "auctions_in_flight": 100}
+    {"seed": 1, "rate": 10_000, "people_active": 1_000, "auctions_in_flight": 100, "open_s": 1}
 )
-"""``rate``: rows in a second of event time, and in a second of the clock where input comes at a pace."""
+"""``rate``: rows in a second of event time, and in a second of the clock where input comes at a pace. ``open_s``: how
+long an auction is open at most."""
 
 PERSON = "seq long, at_ms long, ts timestamp, id long, name string, email string, city string, state string"
 AUCTION = (
@@ -79,11 +80,6 @@ def first_at(kind: str, time_ms: Numbers, parameters: Parameters) -> Numbers:
     return found
 
 
-def longest_ms(parameters: Parameters) -> int:
-    """How long an auction is open at most."""
-    return 2 * max(1, int(parameters["auctions_in_flight"]) * GROUP * 1000 // (AUCTIONS * int(parameters["rate"])))
-
-
 def oldest_ms(parameters: Parameters) -> int:
     """How long before a bid its auction began at most: bids go to the latest auctions only."""
     groups = max(int(parameters["auctions_in_flight"]), HOT_EVERY) // AUCTIONS + 2
@@ -127,7 +123,7 @@ def auctions(seq: Numbers, parameters: Parameters) -> pa.Table:
             ),
             "initial_bid": pa.array(initial),
             "reserve": pa.array(initial + _price(seq, "reserve", parameters)),
-            "expires_ms": pa.array(begins_ms + 1 + _below(longest_ms(parameters), seq, "length", parameters)),
+            "expires_ms": pa.array(begins_ms + 1 + _below(int(parameters["open_s"]) * 1000, seq, "length", parameters)),
             "seller": pa.array(FIRST_ID + seller),
             "category": pa.array(FIRST_CATEGORY + _below(CATEGORIES, seq, "category", parameters)),
         }

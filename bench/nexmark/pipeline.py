@@ -6,12 +6,12 @@ from functools import partial
 
 import rekindle as rk
 from bench._place import here
-from bench._workload import picked
 from bench.nexmark import queries
+from bench.nexmark.workload import WORKLOADS
 
 place = here({"query": "q5"})
 name = place.parameters["query"]
-workload = picked([f"nexmark_{name}"])[0]
+workload = next(workload for workload in WORKLOADS if workload.stream == name)
 parameters = {**workload.parameters, **place.parameters}
 
 pipeline = rk.Pipeline(f"nexmark_{name}", settings=place.settings, recovery=place.recovery)

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from bench._workload import Parameters
-from bench.nexmark.generator import LATE_S, longest_ms, oldest_ms
+from bench.nexmark.generator import LATE_S, oldest_ms
 
 SEQ_BITS = 34
 SEQ_MAX = 2**SEQ_BITS - 1
@@ -45,9 +45,9 @@ def q3(auction: DataFrame, person: DataFrame, *, parameters: Parameters) -> Data
 def q4(auction: DataFrame, bid: DataFrame, *, parameters: Parameters) -> DataFrame:
     """Average price for a category: of the highest bids that auctions got while they were open. The average is over the
     auctions that began in the same window, so that it is final at some time: all windows of a category together, by
-    their sums and counts, are the average over all auctions. That no auction is open for longer than the generator
-    lets it only tells Spark how long to remember bids."""
-    open_for = F.expr(f"INTERVAL {longest_ms(parameters)} MILLISECONDS")
+    their sums and counts, are the average over all auctions. That no auction is open for longer than ``open_s`` only
+    tells Spark how long to remember it."""
+    open_for = F.expr(f"INTERVAL {parameters['open_s']} SECONDS")
     opened = _watermarked(auction).select("ts", "id", "category", F.col("at_ms").alias("begins_ms"), "expires_ms")
     bids = _watermarked(bid).select(F.col("ts").alias("bid_ts"), "auction", "price", F.col("at_ms").alias("bid_ms"))
     in_time = (F.col("bid_ts") >= F.col("ts")) & (F.col("bid_ts") <= F.col("ts") + open_for)

@@ -30,7 +30,7 @@ RATE = 400
 LAST = FILES * FILE_ROWS - 1
 QUERIES: Mapping[str, Workload] = {
     w.parameters["query"]: small(w, FILE_ROWS).with_parameters(
-        rate=RATE, people_active=50, auctions_in_flight=100, **({"gap_s": 1} if "gap_s" in w.parameters else {})
+        rate=RATE, people_active=50, open_s=3, **({"gap_s": 1} if "gap_s" in w.parameters else {})
     )
     for w in WORKLOADS
 }
