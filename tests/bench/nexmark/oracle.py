@@ -94,7 +94,7 @@ def q11(tables: Mapping[str, Rows], parameters: Parameters) -> Answer:
     newest: dict[int, dict[str, Any]] = {}
     for bid in tables["bid"]:
         session = newest.get(bid["bidder"])
-        if session is None or bid["at_ms"] >= session["end_ms"]:
+        if session is None or bid["at_ms"] > session["end_ms"]:
             session = newest[bid["bidder"]] = {"bidder": bid["bidder"], "start_ms": bid["at_ms"], "n": 0}
             sessions.append(session)
         session["end_ms"] = bid["at_ms"] + gap_ms

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
@@ -90,7 +91,7 @@ def test_a_batch_job_gives_what_the_query_means(name: str, session: SparkSession
     assert keys.num_rows == found.count()
 
 
-@pytest.mark.parametrize("name", ["q4", "q5", "q8", "q11", "q19"])
+@pytest.mark.parametrize("name", ["q4", "q8", "q11", "q19"])
 def test_a_streaming_query_gives_what_has_closed_by_its_cause(
     name: str, session: SparkSession, source: Path, tmp_path: Path
 ) -> None:
@@ -114,7 +115,8 @@ def test_bids_counted_by_the_clock_are_checked(session: SparkSession, source: Pa
     )
     more = output.set_column(2, "n", pa.array(np.where(np.arange(len(output)) == 3, 9_999, output["n"].to_numpy())))
     assert "1 people's bids were not counted once" in workload.check(steps, more, workload.parameters)
-    assert "people made bids" in workload.check(steps, output.slice(5), workload.parameters)
+    without = output.filter(pc.not_equal(output["bidder"], generator.FIRST_ID))
+    assert "people made bids" in workload.check(steps, without, workload.parameters)
 
 
 def test_in_update_mode_the_newest_row_of_a_key_counts() -> None:
