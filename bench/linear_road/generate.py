@@ -182,7 +182,7 @@ class Simulation:
     def _drive(self, cars: Cars, time: int) -> Floats:
         """Move the cars of a cohort; returns their speed."""
         n = self.counts[cars.cell]
-        speed = np.minimum(cars.wants, 25 + 45 * np.exp(-n / 120)) * self.random.uniform(0.9, 1.1, len(cars))
+        speed: Floats = np.minimum(cars.wants, 25 + 45 * np.exp(-n / 120)) * self.random.uniform(0.9, 1.1, len(cars))
         crawling = np.isin(cars.cell, self._crawl())
         speed[crawling] = np.minimum(speed[crawling], CRAWL_MPH * self.random.uniform(0.7, 1.3, int(crawling.sum())))
         stopped = cars.until > time

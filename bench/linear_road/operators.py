@@ -76,7 +76,9 @@ class TollCalculator(StatefulProcessor):
         part = Part(Roads(self._expressways, int(frame["part"].iloc[0]), self._parts), RoadState(self._state))
         crossings = part.epoch(reports[1 : 1 + len(REPORT)])
         part.save()
-        yield _framed(SAID, {"type": np.full(crossings.shape[1], POSITION), **dict(zip(CROSSING, crossings, strict=True))})
+        yield _framed(
+            SAID, {"type": np.full(crossings.shape[1], POSITION), **dict(zip(CROSSING, crossings, strict=True))}
+        )
         queries = dict(zip(FORWARDED, said[:, said[0] != POSITION], strict=True))
         if len(queries["type"]):
             yield _framed(SAID, {name: queries[name] for name in ("type", "time", "vid", "xway", "qid", "day")})
@@ -122,7 +124,10 @@ class TollAssessment(StatefulProcessor):
         self._parts = parts
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        log, shelves = handle.getListState("log", "entry binary"), handle.getMapState("shelves", "n int", "value binary")
+        log, shelves = (
+            handle.getListState("log", "entry binary"),
+            handle.getMapState("shelves", "n int", "value binary"),
+        )
         self._state = AccountState(log, shelves)
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timer_values: Any) -> Iterator[pd.DataFrame]:

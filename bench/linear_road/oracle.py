@@ -1,7 +1,7 @@
 """What the answers must be: the rules of Linear Road in plain Python, one rule a function, one report after the other.
 
-Independent of Spark and of the query's code. Rows are taken in the order of their time, and within a second in the order
-in which they are given (the generator's: by VID). Where the benchmark's descriptions leave a choice, it is this:
+Independent of Spark and of the query's code. Rows are taken in the order of their time, and within a second in the
+order in which they are given (the generator's: by VID). Where the benchmark's descriptions leave a choice, it is this:
 
 - An average is rounded half up, by whole numbers: (2 * sum + n) // (2 * n).
 - A report that is ignored (after a lane-4 report, until lane 0) counts for nothing at all, also not for NOV and LAV.

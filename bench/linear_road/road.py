@@ -180,8 +180,8 @@ class Statistics:
 
     def lav(self) -> Ints:
         reports, speeds = self.past.sum(axis=0, dtype=np.int64)
-        rounded = (2 * speeds + reports) // np.maximum(2 * reports, 1)
-        return rounded.astype(np.int32)
+        rounded: Ints = ((2 * speeds + reports) // np.maximum(2 * reports, 1)).astype(np.int32)
+        return rounded
 
     def tolls(self, lav: Ints, free: Mask) -> Ints:
         """``free`` are the cells in the zone of an accident."""

@@ -1,5 +1,5 @@
-"""The world of Linear Road, and the form of its input and output. All else is rules, which are not shared: the generator,
-the oracle and the query each have their own."""
+"""The world of Linear Road, and the form of its input and output. All else is rules, which are not shared: the
+generator, the oracle and the query each have their own."""
 
 from __future__ import annotations
 
