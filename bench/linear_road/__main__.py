@@ -10,10 +10,10 @@ for each second of traffic, output a folder of Parquet files an epoch.
 
 A run does not take the three hours of the original. It begins at a minute of these when the load is nearly full
 (``--minute``), with cars on the road and accidents that happened before. The first ``--warm`` seconds arrive at once
-and build the state (LAV looks five minutes back); then ``--paced`` seconds arrive in real time, a file a second. An
-answer's latency is from the moment when its second was due to the moment when its epoch is visible at the sink; how
-late the feeder was is part of it. With ``--kill`` the node that does the work gets SIGKILL, with its JVM and all it
-started, in the paced part.
+and build the state (LAV looks five minutes back); then ``--lead`` and ``--paced`` seconds arrive in real time, a file a
+second. Latency counts for the latter; in the three hours the code would long be warm by then. An answer's latency is
+from the moment when its second was due to the moment when its epoch is visible at the sink; how late the feeder was is
+part of it. With ``--kill`` the node that does the work gets SIGKILL, with its JVM and all it started.
 
 The answers of the whole run, the warm-up included, are compared with the oracle's as multisets: lost, repeated, wrong
 and unexpected ones are counted. The rating is the largest number of expressways for which all are right, and those to
@@ -41,14 +41,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench._place import POLICIES, Place
 from bench._rounds import machine, say
-from bench.linear_road.drive import ROWS_MAX, Run, RunFailed
+from bench.linear_road.drive import Run, RunFailed
 from bench.linear_road.generate import Traffic
 from bench.linear_road.judge import NAMES, found_in, judged
 from bench.linear_road.staging import stage
 from bench.linear_road.world import PARAMETERS
 
-QUICK = {"warm": 20, "paced": 15, "minute": 60.0, "expressways": 1}
+QUICK = {"warm": 20, "lead": 5, "paced": 15, "minute": 60.0, "expressways": 1}
 EXPRESSWAYS_MAX = 64
+EPOCH_S_MAX = 5  # of input in an epoch, at full load: what is behind is not caught up with in one large epoch
+ROWS_PER_S = 1_750
 
 
 def main() -> int:
@@ -57,7 +59,9 @@ def main() -> int:
     report: dict[str, Any] = {
         "bench": "linear_road",
         "machine": machine(options.cores),
-        "settings": {n: getattr(options, n) for n in ("policy", "kill", "warm", "paced", "minute", "seed", "quick")},
+        "settings": {
+            n: getattr(options, n) for n in ("policy", "kill", "warm", "lead", "paced", "minute", "seed", "quick")
+        },
         "runs": [],
     }
     with tempfile.TemporaryDirectory(prefix="rekindle-bench-", ignore_cleanup_errors=True) as temporary:
@@ -99,15 +103,18 @@ def rating(passes: Any, first: int) -> int:
 
 
 def _run(folder: Path, expressways: int, options: argparse.Namespace) -> dict[str, Any]:
-    traffic = Traffic(expressways, options.warm + options.paced, options.minute, options.seed)
+    traffic = Traffic(expressways, options.warm + options.lead + options.paced, options.minute, options.seed)
     say(f"L = {expressways}: generating {traffic.seconds} s of traffic")
     found: dict[str, Any] = {"expressways": expressways, "killed": options.kill, "policy": options.policy}
     try:
         staged = stage(folder, traffic, options.warm, say)
         parameters = {**PARAMETERS, "expressways": expressways, "history": str(staged.store)}
-        place = Place(folder / "input", folder / "output", options.policy, None, ROWS_MAX, parameters)
+        rows_max = max(20_000, EPOCH_S_MAX * ROWS_PER_S * expressways)
+        place = Place(folder / "input", folder / "output", options.policy, None, rows_max, parameters)
         paced = Run(folder, place, options.cores, say).drive(staged, with_kill=options.kill)
-        verdict = judged(found_in(place.output), staged.answers, options.warm, paced.began_s)
+        verdict = judged(
+            found_in(place.output), staged.answers, options.warm + options.lead, paced.began_s + options.lead
+        )
         rate = staged.paced_rows / len(staged.paced)
         gave_up = paced.fed < len(staged.paced)
         found |= {"rows": staged.rows, "rate": rate, **asdict(paced), **verdict.as_json(), "gave_up": gave_up}
@@ -152,6 +159,7 @@ def _options() -> argparse.Namespace:
         "--policy", choices=sorted(POLICIES), help="rollback, or passive_standby with --kill, unless given"
     )
     parser.add_argument("--warm", type=int, metavar="S", help="seconds that arrive at once; 330 unless given")
+    parser.add_argument("--lead", type=int, metavar="S", help="paced seconds before latency counts; 20 unless given")
     parser.add_argument("--paced", type=int, metavar="S", help="seconds that arrive in real time; 90 unless given")
     parser.add_argument("--minute", type=float, help="of the three hours, at which the run begins; 174 unless given")
     parser.add_argument("--cores", type=int, default=2, help="of each node")
@@ -160,7 +168,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, default=Path("bench-linear-road.json"))
     parser.add_argument("--keep", type=Path, metavar="DIR", help="run in this new folder, and leave all there")
     options = parser.parse_args()
-    usual = {"warm": 330, "paced": 90, "minute": 174.0, "expressways": 1} | (QUICK if options.quick else {})
+    usual = {"warm": 330, "lead": 20, "paced": 90, "minute": 174.0, "expressways": 1} | (QUICK if options.quick else {})
     for name, value in usual.items():
         if getattr(options, name) is None:
             setattr(options, name, value)

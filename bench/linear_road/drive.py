@@ -20,13 +20,13 @@ from bench.linear_road.staging import Staged
 from rekindle.home import open_home
 from rekindle.keeper import open_keeper
 from rekindle.keeper.keeper import Keeper
-from rekindle.keeper.records import Incarnation, Member
+from rekindle.keeper.records import Member
 from rekindle.node.worker import COMPUTING, STANDBY
 
 ROOT = Path(__file__).resolve().parents[2]
 PIPELINE = Path(__file__).with_name("pipeline.py")
 FRAGMENTS = ("toll_calculator", "collector")
-ROWS_MAX = 400_000
+FOR_S = 3600
 POLL_S = 0.1
 READY_S = 180.0
 WARM_S_MAX = 600.0
@@ -34,7 +34,6 @@ DRAIN_S = 60.0
 BEHIND_S_MAX = 30.0
 BEGIN_IN_S = 1.0
 KILL_AT = 0.4
-LEASE_HINT = 3600
 
 
 class RunFailed(Exception):
@@ -44,7 +43,8 @@ class RunFailed(Exception):
 @dataclass(frozen=True, slots=True)
 class Paced:
     """What came of the paced part. ``fed`` of its files were fed before the run was given up, if it was. ``cores`` is
-    how many processors the pipeline's processes kept busy, ``epochs`` how many each fragment made."""
+    how many processors the pipeline's processes kept busy (without those that died), ``epochs`` how many each fragment
+    made."""
 
     began_s: float
     fed: int
@@ -67,7 +67,6 @@ class Run:
         self._input = place.input / "reports"
         self._process: subprocess.Popen[bytes] | None = None
         self._keeper: Keeper | None = None
-        self._killed: set[Incarnation] = set()
         self._seen: dict[str, tuple[int, int]] = {}  # answers, newest second
 
     def drive(self, staged: Staged, *, with_kill: bool) -> Paced:
@@ -132,7 +131,7 @@ class Run:
     @contextmanager
     def _started(self) -> Iterator[None]:
         command = [sys.executable, "-m", "rekindle", "run", str(PIPELINE), "--home", str(self._home), "--json"]
-        command += ["--for", f"{LEASE_HINT}s", "--cores", str(self._cores)]
+        command += ["--for", f"{FOR_S}s", "--cores", str(self._cores)]
         paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         environ = {**os.environ, **environment(self._place), "PYTHONPATH": os.pathsep.join(paths)}
         with open(self._folder / "console", "wb") as console:
@@ -210,24 +209,23 @@ class Run:
         return found
 
     def _kill(self) -> float:
-        """SIGKILL the node that does the work, its JVM and its Python workers."""
+        """SIGKILL the node that does the work, its JVM and its Python workers; returns when."""
+        member = self._worker()
+        victims = session(member.pid)
+        at_s = time.time()
+        kill(victims)
+        self._say(f"killed {member.node} ({len(victims)} processes)")
+        return at_s
+
+    def _worker(self) -> Member:
+        """Who computes alone, or who reads and delivers where all compute."""
         live = {member.incarnation: member for member in self.keeper.members()}
         owners = self.keeper.owners()
-        for subject in ("toll_calculator", "collector", "collector_sink", "reports"):
+        for subject in (*FRAGMENTS, "collector_sink", "reports"):
             if subject in owners and owners[subject].incarnation in live:
-                member = live[owners[subject].incarnation]
-                victims = session(member.pid)
-                at_s = time.time()
-                kill(victims)
-                self._say(f"killed {member.node} ({len(victims)} processes), who owned {subject}")
-                return at_s
+                return live[owners[subject].incarnation]
         if len(live) == 1:
-            member = next(iter(live.values()))
-            victims = session(member.pid)
-            at_s = time.time()
-            kill(victims)
-            self._say(f"killed {member.node} ({len(victims)} processes)")
-            return at_s
+            return next(iter(live.values()))
         raise RunFailed(f"nobody owns anything: {owners}")
 
 
