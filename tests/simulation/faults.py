@@ -12,7 +12,7 @@ Survived, with every invariant kept at every moment and nothing lost, duplicated
     disk loss      all checkpoints on the nodes' disk are gone, and the nodes with them
     damage         a file of a checkpoint that a dead replica left cannot be read
     layer          an object in a store is damaged or lost, where another store has a copy
-    store          a store is away
+    store          a store is away, though not for longer than an epoch is tried again
     supervisor     it is killed, and another one is started later
     stop           the run is ended by hand, and started again
 

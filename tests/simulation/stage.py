@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 ROOMS = {
+    "keeper": "keeper",
     "node": "claims courtesy deliver ingest jump ownership process query rehearsal shipping stateful stateless trim worker",
     "state": "backup checkpoint couriers inbox layers restore retention",
     "streams": "writer segments",
@@ -31,6 +32,8 @@ ROOMS = {
 }
 POLLS = {"node.ingest": {"POLL_S": 0.4}, "node.query": {"WATCH_S": 0.6, "POLL_S": 0.1}, "node.trim": {"EVERY_S": 1.5}}
 """Pauses of loops that only look whether there is something to do: longer, since each look costs a turn."""
+
+HOST = "host"
 
 
 class Playing:
@@ -131,7 +134,7 @@ TIME = VirtualTime(lambda: now_playing().loop)
 
 
 def _token() -> str:
-    return f"{now_playing().loop.random.getrandbits(48):012x}"
+    return f"{now_playing().random.getrandbits(48):012x}"
 
 
 def set_the_stage() -> None:
@@ -158,6 +161,7 @@ def set_the_stage() -> None:
     shipping = rooms["node.shipping"]
     _replace(shipping, "Backup", partial(shipping.Backup, monotonic=TIME.monotonic, token=_token))
     _replace(shipping, "open_stores", lambda urls, home: [now_playing().store(url) for url in urls])
+    _replace(rooms["keeper.keeper"], "uuid", SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=_token())))
     _set_the_process(rooms["node.process"])
     _set_the_supervisor(rooms)
 
@@ -166,6 +170,7 @@ def _set_the_process(process: Any) -> None:
     calls: dict[str, Any] = {
         "signal": SimpleNamespace(signal=lambda *_: None, SIGTERM=0, SIGINT=0),
         "os": VirtualOs(),
+        "socket": SimpleNamespace(gethostname=lambda: HOST),
         "psutil": SimpleNamespace(
             Process=lambda pid: SimpleNamespace(status=lambda: "running"), STATUS_ZOMBIE="", NoSuchProcess=NoSuchProcess
         ),

@@ -270,7 +270,7 @@ class World:
                 ["node"],
                 code="v1",
                 clock=stage.TIME.monotonic,
-                host="host",
+                host=stage.HOST,
             )
             while self._ending is not started:
                 supervisor.step(0.5)
@@ -414,7 +414,7 @@ class World:
     def _store(self) -> None:
         if self.stores:
             store = self.random.choice(sorted(self.stores.values(), key=lambda s: s.name))
-            length_s = self.faults.length_s()
+            length_s = min(3.0, self.faults.length_s())
             self.count("store", f"{store.name} is away for {length_s:.1f} s")
             store.away = True
             self._later(length_s, lambda: setattr(store, "away", False))
@@ -442,6 +442,6 @@ def _told(table: str, what: str, row: Mapping[str, Any]) -> str:
     """One line of the story."""
     if table == "events":
         return f"event {row['kind']} of {row['subject']}: {row['detail'][:600]}"
-    left_out = ("claimed_at_s", "published_at_s", "since_s", "delivered_at_s", "schema", "checksum", "manifest")
+    left_out = ("report", "code", "host", "pid_started", "fenced_key", "bytes", "claimed_at_s", "published_at_s", "since_s", "delivered_at_s", "schema", "checksum", "manifest")
     told = ", ".join(f"{name} {value}" for name, value in row.items() if name not in left_out and value not in (None, ""))
     return f"{what} {table}: {told[:400]}"
