@@ -4,6 +4,7 @@ Survived, with every invariant kept at every moment and nothing lost, duplicated
 
     crash          a node is killed, at a time or between any two of its steps; all of its threads at once
     pause          a node is stopped, and goes on later as if nothing had been: by then it may be fenced
+    hang           a node is stopped for good
     slow           everything that a node does takes many times as long
     cut            a node or the supervisor does not reach the keeper, or is not reached by its answers, or neither
     lost answer    the keeper does what it is asked, the answer is lost, and the caller asks again
@@ -49,6 +50,10 @@ class Faults:
     def length_s(self) -> float:
         """How long something lasts: shorter than a lease, or longer."""
         return self._random.choice([0.3, 1.0, 3.0, 6.0]) * self._random.uniform(0.5, 1.5)
+
+    def hangs(self) -> bool:
+        """Whether a node that is paused never goes on."""
+        return self._random.random() < 0.25
 
     def at_step(self) -> str | None:
         """What happens to a node between two steps: ``crash``, ``pause`` or nothing."""

@@ -23,6 +23,7 @@ class NodeProcess(Process):
         self.incarnation = incarnation
         self.runs: process.Node | None = None
         self.patience_s = process.PATIENCE_S
+        self.hangs = False  # held for good
         self.cut = ""  # what does not get through: requests, answers, both
 
 
@@ -150,8 +151,9 @@ class Processes:
 class ShelfStore:
     """A store for layers, of the simulated world. ``harmed`` are the objects that its disk damaged by itself."""
 
-    def __init__(self, name: str, at: Callable[[str], None]) -> None:
+    def __init__(self, name: str, at: Callable[[str], None], removes: Callable[[str, str], None]) -> None:
         self.name = name
+        self._removes = removes
         self.held: dict[str, bytes] = {}
         self.harmed: set[tuple[str, str]] = set()
         self.away = False
@@ -197,4 +199,5 @@ class ShelfStore:
     def remove(self, names: Sequence[str]) -> None:
         for name in names:
             self._ask("remove")
+            self._removes(self.name, name)
             self.held.pop(name, None)

@@ -50,6 +50,8 @@ class Line:
     kept_from: int = 1
     claims_from: int = 1
     safe: list[int] = field(default_factory=list)
+    needed: set[str] = field(default_factory=set)  # objects of the newest safe point
+    records: dict[int, Mapping[str, Any]] = field(default_factory=dict)  # epochs that are kept
 
 
 class Judge:
@@ -74,6 +76,7 @@ class Judge:
             plan: Any = run_operators(fragment, frames)
             self.plans[fragment.name] = plan
         self.states: dict[int, str] = {}
+        self._nodes: dict[int, str] = {}
         self.owners: dict[str, int] = {}
         self.delivered: dict[str, int] = {}
         self.sinks: dict[str, dict[int, list[Row]]] = defaultdict(dict)
@@ -86,6 +89,10 @@ class Judge:
         for table, what, before, after in changes:
             self.checked += 1
             getattr(self, f"_{table}")(what, before, after)
+        if any(change[0] == "incarnations" for change in changes):
+            live = [self._nodes[by] for by, state in self.states.items() if state in LIVE]
+            if len(live) > len(set(live)):
+                raise Violation("5", f"two live incarnations of one node: {sorted(live)}")
 
     def _streams(self, what: str, before: Any, after: Any) -> None:
         if what != "insert":
@@ -105,6 +112,7 @@ class Judge:
         if what == "insert" and any(number >= after["incarnation"] for number in self.states):
             raise Violation("5", f"incarnation {after['incarnation']} is not new")
         self.states[after["incarnation"]] = after["state"]
+        self._nodes[after["incarnation"]] = after["node"]
 
     def _fence(self, what: str, by: int) -> None:
         if self.states.get(by) not in LIVE:
@@ -166,6 +174,7 @@ class Judge:
                 f"{name} {epoch} has {rows}, the claims give {expected}",
             )
         line.rows.append(rows)
+        line.records[epoch] = after
         line.published_s.append(self._now_s())
         line.dropped.append(after["dropped"])
 
@@ -230,6 +239,7 @@ class Judge:
                     f"{name} {epoch}, which {reader} may compute from again (from its epoch {since} on)",
                 )
         line.kept_from = epoch + 1
+        del line.records[epoch]
 
     def _claim_goes(self, name: str, line: Line, epoch: int) -> None:
         if epoch != line.claims_from:
@@ -284,6 +294,7 @@ class Judge:
         if any(content is None or digest_of(content) != record["checksum"] for content in contents):
             raise Violation("a safe point has its copies", f"the manifest of {what} is not in all of {holders}")
         manifest = Manifest.from_bytes(contents[0] or b"")
+        line.needed = {record["manifest"], *manifest.objects}
         for entry, place in manifest.files.items():
             stores = manifest.objects[place.object].stores
             if len(set(stores)) < wanted.copies:
@@ -294,6 +305,12 @@ class Judge:
                 content = self._stores[store].held.get(place.object, b"")[place.offset : place.offset + entry.bytes]
                 if digest_of(content) != entry.checksum:
                     raise Violation("a safe point has its copies", f"{entry.path} of {what} is not in {store}")
+
+    def removes(self, store: str, name: str) -> None:
+        """A store is told to remove an object: the newest safe point of a fragment must not need it."""
+        line = self.lines[name.split("/")[0]]
+        if name in line.needed:
+            raise Violation("7", f"{name} in {store}, which the safe point at {line.safe[-1]} needs, is removed")
 
     def _deliveries(self, what: str, before: Any, after: Any) -> None:
         if what == "delete":
@@ -347,7 +364,11 @@ class Judge:
         return ""
 
     def check_the_end(self) -> None:
-        """What every sink has is what an undisturbed run would have given it."""
+        """What every sink has is what an undisturbed run would have given it; what is kept is still what it was."""
+        for line in self.lines.values():
+            for epoch, record in line.records.items():
+                if self._read(record) != line.rows[epoch - 1]:
+                    raise Violation("1: an epoch never changes", f"{record}")
         for sink in self._specimen.pipeline.sinks.values():
             got = [row for epoch in sorted(self.sinks[sink.name]) for row in self.sinks[sink.name][epoch]]
             line = self.lines[sink.stream]

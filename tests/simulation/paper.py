@@ -248,7 +248,12 @@ class Stream:
         self._max_us = watermark_us
         if number == 0:
             self._write("metadata", "{}")
-        files = {leaf: self._log_source(leaf, number, folders) for leaf in range(len(self._leaves))}
+        if (self._place / "offsets" / str(number)).exists():
+            # Planned before a restart: Spark computes that plan again, and what is new only afterwards.
+            files = {leaf: self._logged(leaf, number) for leaf in range(len(self._leaves))}
+            self._seen.difference_update(folders)
+        else:
+            files = {leaf: self._log_source(leaf, number, folders) for leaf in range(len(self._leaves))}
         self._session.at("sources")
         described = {"batchWatermarkMs": watermark_us // 1000, "conf": {"spark.sql.shuffle.partitions": "1"}}
         lines = [f'{{"logOffset":{number}}}'] * len(self._leaves)
@@ -288,6 +293,13 @@ class Stream:
                     ]
         self._write(log, "\n".join(["v1", *entries]))
         return files
+
+    def _logged(self, leaf: int, number: int) -> list[str]:
+        found: list[str] = []
+        for log in (self._place / "sources" / str(leaf)).glob(f"{number}*"):
+            entries = map(json.loads, log.read_text().splitlines()[1:])
+            found += [entry["path"] for entry in entries if entry["batchId"] == number]
+        return found
 
     def compute(self, number: int, files: Mapping[int, list[str]], watermark_us: int) -> list[Row]:
         state = self._load(number)

@@ -143,7 +143,7 @@ class World:
     def store(self, url: str) -> ShelfStore:
         name = Path(url).name
         if name not in self.stores:
-            self.stores[name] = ShelfStore(name, lambda what: self.point(f"{what} {name}"))
+            self.stores[name] = ShelfStore(name, lambda what: self.point(f"{what} {name}"), self._removes)
         return self.stores[name]
 
     def point(self, what: str) -> None:
@@ -198,6 +198,12 @@ class World:
             if self.loop.now_s - since_s > running.patience_s:
                 raise KeeperUnavailable("the keeper did not answer")
             self.loop.sleep(RETRY_S * 4)
+
+    def _removes(self, store: str, name: str) -> None:
+        try:
+            self.judge.removes(store, name)
+        except Violation as broken:
+            self.loop.fail(broken)
 
     def _take(self, delivery: Delivery) -> None:
         self.point(f"sink {delivery.sink}")
@@ -305,7 +311,8 @@ class World:
         self.faults.over = True
         for running in self.machine.alive():
             running.cut, running.slow = "", 1.0
-            self.loop.hold(running, False)
+            if not running.hangs:
+                self.loop.hold(running, False)
         for store in self.stores.values():
             store.away = False
         if self.supervisor is not None:
@@ -339,9 +346,13 @@ class World:
 
     def pause(self, victim: Process, what: str) -> None:
         length_s = self.faults.length_s()
-        self.count("pause", f"{victim} for {length_s:.1f} s {what}")
         self.loop.hold(victim, True)
-        self._later(length_s, lambda: self.loop.hold(victim, False))
+        if isinstance(victim, NodeProcess) and self.faults.hangs():
+            victim.hangs = True
+            self.count("hang", f"{victim} {what}")
+            return
+        self.count("pause", f"{victim} for {length_s:.1f} s {what}")
+        self._later(length_s, lambda: self.loop.hold(victim, getattr(victim, "hangs", False)))
 
     def _pause(self) -> None:
         victim = self._victim()
