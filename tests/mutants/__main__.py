@@ -23,6 +23,17 @@ HASH_SEED = "0"
 SCHEDULES_MAX = 400
 HEALTHY_SCHEDULES = 50
 LIMIT_S = 300
+PRELOADED = (
+    "fsspec",
+    "pandas",
+    "psutil",
+    "psycopg",
+    "pyarrow.parquet",
+    "pyspark.sql",
+    "pytest",
+    "sqlalchemy",
+    "xxhash",
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -45,7 +56,11 @@ def main(arguments: list[str]) -> int:
         survivors += not found
         took = f"  ({time.monotonic() - began_s:.1f} s)" if options.times else ""
         print(f"{mutant.name:<55} {found or 'NOBODY: it survives'}{took}", flush=True)
-    print(f"{len(chosen)} mutants, {survivors} not as they should be" if survivors else f"all {len(chosen)} mutants are caught")
+    print(
+        f"{len(chosen)} mutants, {survivors} not as they should be"
+        if survivors
+        else f"all {len(chosen)} mutants are caught"
+    )
     return 1 if survivors else 0
 
 
@@ -138,7 +153,7 @@ def _in_child(act: Callable[[], str]) -> str:
 
 def _preload() -> None:
     """What every child needs, but nothing of ours."""
-    for name in "hypothesis pandas psutil psycopg pyarrow.parquet pyspark.sql pytest sqlalchemy xxhash fsspec".split():
+    for name in PRELOADED:
         __import__(name)
     ours = sorted(name for name in sys.modules if name.split(".")[0] == "rekindle")
     if ours:

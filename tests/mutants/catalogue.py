@@ -222,8 +222,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "the keeper lets needed epochs go",
         "keeper.trimming",
-        "            if needed < before:\n                raise StillNeeded(\n                    f\"epochs of",
-        "            if False:\n                raise StillNeeded(\n                    f\"epochs of",
+        '            if needed < before:\n                raise StillNeeded(\n                    f"epochs of',
+        '            if False:\n                raise StillNeeded(\n                    f"epochs of',
         "tests/keeper/test_trimming.py",
     ),
     # -- state

@@ -19,7 +19,9 @@ def main(arguments: list[str]) -> int:
     happened: Counter[str] = Counter()
     began_s, cpu_s = time.monotonic(), time.process_time()
     first = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big")
-    count = 1 if options.seed is not None and options.schedules is None and options.minutes is None else options.schedules
+    count = (
+        1 if options.seed is not None and options.schedules is None and options.minutes is None else options.schedules
+    )
     if count is None and options.minutes is None:
         count = 1000
     print(f"simulating from seed {first}", file=sys.stderr)
@@ -48,7 +50,9 @@ def main(arguments: list[str]) -> int:
         stage.close()
     spent_s = max(0.001, time.process_time() - cpu_s)
     faults = ", ".join(f"{kind} {number}" for kind, number in sorted(happened.items()))
-    print(f"{done} schedules, {failed} failed, {done / spent_s * 60:.0f} a minute of one core; faults: {faults or 'none'}")
+    print(
+        f"{done} schedules, {failed} failed, {done / spent_s * 60:.0f} a minute of one core; faults: {faults or 'none'}"
+    )
     return 1 if failed else 0
 
 
@@ -64,6 +68,10 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 if __name__ == "__main__":
     if os.environ.get("PYTHONHASHSEED") != HASH_SEED:  # the order of sets is part of a schedule
-        os.execve(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": HASH_SEED})
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "tests.simulation", *sys.argv[1:]],
+            {**os.environ, "PYTHONHASHSEED": HASH_SEED},
+        )
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # one thread runs at a time: a second core only costs
     sys.exit(main(sys.argv[1:]))

@@ -22,7 +22,7 @@ from rekindle.keeper.keeper import Keeper
 from rekindle.keeper.schema import COUNTERS
 
 T = TypeVar("T")
-_DIALECT = sqlite.dialect()  # type: ignore[no-untyped-call]
+_DIALECT = sqlite.dialect()
 _WATCHED = {
     "claims": "",
     "epochs": "",
@@ -79,7 +79,7 @@ class Thin:
         known = self._compiled.get(id(statement)) or self._compile(statement)
         _, text, names = known
         given = values or {}
-        return Result(self._connection.execute(text, [given[n] if n in given else default for n, default in names]))
+        return Result(self._connection.execute(text, [given.get(n, default) for n, default in names]))
 
     def _compile(self, statement: Any) -> tuple[Any, str, list[tuple[str, Any]]]:
         compiled = statement.compile(dialect=_DIALECT)
@@ -128,7 +128,12 @@ class Books:
             columns = [row[1] for row in self.connection.execute(f"PRAGMA table_info({table})")]
             rows = {o: "json_object(" + ", ".join(f"'{c}', {o}.{c}" for c in columns) + ")" for o in ("OLD", "NEW")}
             for what, before, after in (("insert", 0, 1), ("update", 1, 1), ("delete", 1, 0)):
-                values = [f"'{table}'", f"'{what}'", rows["OLD"] if before else "NULL", rows["NEW"] if after else "NULL"]
+                values = [
+                    f"'{table}'",
+                    f"'{what}'",
+                    rows["OLD"] if before else "NULL",
+                    rows["NEW"] if after else "NULL",
+                ]
                 self.connection.execute(
                     f"CREATE TRIGGER {table}_{what} AFTER {what} ON {table} {when if what == 'update' else ''} "
                     f"BEGIN INSERT INTO journal VALUES ({', '.join(values)}); END"
@@ -179,9 +184,7 @@ class Books:
         journal = connection.execute("SELECT * FROM journal").fetchall()
         if journal:
             connection.execute("DELETE FROM journal")
-            self.watch(
-                [Change((tab, what, b and json.loads(b), a and json.loads(a))) for tab, what, b, a in journal]
-            )
+            self.watch([Change((tab, what, b and json.loads(b), a and json.loads(a))) for tab, what, b, a in journal])
         self.changed(self.token())
         return result
 

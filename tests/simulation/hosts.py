@@ -180,9 +180,7 @@ class ShelfStore:
         self._ask("size")
         return len(self.held[name]) if name in self.held else None
 
-    def read(
-        self, name: str, ranges: Sequence[tuple[int, int]] | None = None
-    ) -> Generator[bytes, None, None]:
+    def read(self, name: str, ranges: Sequence[tuple[int, int]] | None = None) -> Generator[bytes, None, None]:
         self._ask("read")
         if name not in self.held:
             raise StoreFailed(self.name, f"{name} is not there")

@@ -124,7 +124,9 @@ class Judge:
         self._fence(f"{after['subject']} is owned", after["incarnation"])
         held = self.owners.get(after["subject"])
         if held is not None and held != after["incarnation"] and self.states[held] in LIVE:
-            raise Violation("ownership", f"{after['subject']} was taken from {held}, which lives, by {after['incarnation']}")
+            raise Violation(
+                "ownership", f"{after['subject']} was taken from {held}, which lives, by {after['incarnation']}"
+            )
         self.owners[after["subject"]] = after["incarnation"]
 
     def _claims(self, what: str, before: Any, after: Any) -> None:
@@ -188,7 +190,9 @@ class Judge:
             if len(found) > record["rows"] or rows == 0:
                 raise Violation("6", f"{path} has other rows than its record")
         if len(found) != record["rows"]:
-            raise Violation("6", f"{record['stream']} {record['epoch']} has {len(found)} rows, on record {record['rows']}")
+            raise Violation(
+                "6", f"{record['stream']} {record['epoch']} has {len(found)} rows, on record {record['rows']}"
+            )
         return found
 
     def _recompute(self, name: str, line: Line, epoch: int, dropped: int | None) -> list[Row]:
@@ -205,7 +209,9 @@ class Judge:
             if not isinstance(line.fragment.recovery, Gap):
                 raise Violation("gap", f"{name} {epoch} was dropped, and its policy is {line.fragment.recovery}")
             if dropped != taken:
-                raise Violation("gap: what was dropped is on record", f"{name} {epoch}: {taken} rows, on record {dropped}")
+                raise Violation(
+                    "gap: what was dropped is on record", f"{name} {epoch}: {taken} rows, on record {dropped}"
+                )
             line.state, line.max_us = {}, 0
             return []
         watermark_us = line.max_us
@@ -230,8 +236,10 @@ class Judge:
             if other.fragment is None or name not in other.fragment.inputs:
                 continue
             since = self._since(reader, other)
-            need = other.claims[since - 1][name][0] + 1 if since <= len(other.claims) else (
-                other.claims[-1][name][1] + 1 if other.claims else 1
+            need = (
+                other.claims[since - 1][name][0] + 1
+                if since <= len(other.claims)
+                else (other.claims[-1][name][1] + 1 if other.claims else 1)
             )
             if epoch >= need:
                 raise Violation(

@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import xxhash
@@ -106,7 +107,7 @@ class Plan:
     # What it asks of a streaming one.
 
     @property
-    def writeStream(self) -> StreamWriter:  # noqa: N802
+    def writeStream(self) -> StreamWriter:
         return StreamWriter(self)
 
 
@@ -144,19 +145,19 @@ class Session:
     def __init__(self, threads: VirtualThreading, at: Callable[[str], None], proc: Any) -> None:
         self.threads = threads
         self.at = at
+        gateway: Any = SimpleNamespace(proc=proc)
         self.sparkContext: Any = _Anything()
-        self.sparkContext._gateway = _Anything()
-        self.sparkContext._gateway.proc = proc
+        setattr(self.sparkContext, "_gateway", gateway)  # noqa: B010
         self.conf = _Anything()
 
-    def newSession(self) -> Session:  # noqa: N802
+    def newSession(self) -> Session:
         return self
 
     @property
     def read(self) -> _Reader:
         return _Reader(self)
 
-    readStream = read  # noqa: N815
+    readStream = read
 
     def stop(self) -> None:
         """Nothing runs here."""
@@ -171,7 +172,7 @@ class StreamWriter:
     place: Path = Path()
     batch: Callable[[Any, int], None] = field(default=lambda rows, number: None)
 
-    def outputMode(self, _: str) -> StreamWriter:  # noqa: N802
+    def outputMode(self, _: str) -> StreamWriter:
         return self
 
     def option(self, name: str, value: str) -> StreamWriter:
@@ -179,7 +180,7 @@ class StreamWriter:
             self.place = Path(value)
         return self
 
-    def foreachBatch(self, batch: Callable[[Any, int], None]) -> StreamWriter:  # noqa: N802
+    def foreachBatch(self, batch: Callable[[Any, int], None]) -> StreamWriter:
         self.batch = batch
         return self
 
@@ -219,7 +220,7 @@ class Stream:
     # What a node asks of it.
 
     @property
-    def isActive(self) -> bool:  # noqa: N802
+    def isActive(self) -> bool:
         return self._thread.is_alive()
 
     def exception(self) -> Exception | None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROOMS = {
     "keeper": "keeper",
-    "node": "claims courtesy deliver ingest jump ownership process query rehearsal shipping stateful stateless trim worker",
+    "node": "claims deliver ingest jump ownership process query rehearsal shipping stateful stateless trim worker",
     "state": "backup checkpoint couriers inbox layers restore retention",
     "streams": "writer segments",
     "supervisor": "chronicle leases lives roster supervise",
@@ -122,7 +122,7 @@ class NoSuchProcess(Exception):
 
 
 def die(error: BaseException) -> NoReturn:
-    world = now_playing()
+    world: World = now_playing()
     world.tell(f"dies of {type(error).__name__}: {error}")
     world.judge_death(error)
     world.machine.end(world.loop.current.process, error.exit_code if isinstance(error, RekindleError) else 1)
@@ -140,7 +140,9 @@ def _token() -> str:
 def set_the_stage() -> None:
     """Every name that is replaced must be there."""
     logging.disable(logging.CRITICAL)
-    rooms = {f"{r}.{n}": importlib.import_module(f"rekindle.{r}.{n}") for r, names in ROOMS.items() for n in names.split()}
+    rooms = {
+        f"{r}.{n}": importlib.import_module(f"rekindle.{r}.{n}") for r, names in ROOMS.items() for n in names.split()
+    }
     for module in rooms.values():
         for name, stand_in in (("threading", THREADS), ("time", TIME)):
             if hasattr(module, name):

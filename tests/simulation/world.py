@@ -10,11 +10,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from rekindle.errors import BrokenInvariant, Fenced, KeeperUnavailable, StillNeeded
+from rekindle.errors import Fenced, KeeperUnavailable
 from rekindle.home import Home
 from rekindle.keeper.keeper import Keeper
-from rekindle.node.worker import WAITING
 from rekindle.node.stateful import replica, roots
+from rekindle.node.worker import WAITING
 from rekindle.sinks.base import Delivery
 from rekindle.supervisor.supervise import Supervisor
 from tests.simulation import stage
@@ -110,7 +110,7 @@ class World:
     ) -> None:
         self.seed = seed
         self.random = Random(seed)
-        self.loop = Loop(Random(self.random.random()))
+        self.loop: Loop = Loop(Random(self.random.random()))
         self.faults = Faults(Random(self.random.random()))
         self.happened: dict[str, int] = {}
         self._story = story
@@ -236,7 +236,9 @@ class World:
             workers = running.runs._workers if running.runs is not None else []
             fit = self.judge.states.get(running.incarnation) in ("starting", "running")
             found += [
-                int(w.epoch) for w in workers if fit and w.subject == name and w.role != WAITING and w.epoch and not w.failed
+                int(w.epoch)
+                for w in workers
+                if fit and w.subject == name and w.role != WAITING and w.epoch and not w.failed
             ]
         return found
 
@@ -403,7 +405,9 @@ class World:
     def _layer(self) -> None:
         """Damage or lose an object in one store, where the fragment's policy keeps another copy."""
         safe = {
-            f.name for f in self.specimen.analysis.fragments if f.recovery.layers is not None and f.recovery.layers.copies > 1
+            f.name
+            for f in self.specimen.analysis.fragments
+            if f.recovery.layers is not None and f.recovery.layers.copies > 1
         }
         harmed = {name for store in self.stores.values() for _, name in store.harmed}
         found = [
@@ -453,6 +457,22 @@ def _told(table: str, what: str, row: Mapping[str, Any]) -> str:
     """One line of the story."""
     if table == "events":
         return f"event {row['kind']} of {row['subject']}: {row['detail'][:600]}"
-    left_out = ("report", "code", "host", "pid_started", "fenced_key", "bytes", "claimed_at_s", "published_at_s", "since_s", "delivered_at_s", "schema", "checksum", "manifest")
-    told = ", ".join(f"{name} {value}" for name, value in row.items() if name not in left_out and value not in (None, ""))
+    left_out = (
+        "report",
+        "code",
+        "host",
+        "pid_started",
+        "fenced_key",
+        "bytes",
+        "claimed_at_s",
+        "published_at_s",
+        "since_s",
+        "delivered_at_s",
+        "schema",
+        "checksum",
+        "manifest",
+    )
+    told = ", ".join(
+        f"{name} {value}" for name, value in row.items() if name not in left_out and value not in (None, "")
+    )
     return f"{what} {table}: {told[:400]}"

@@ -82,7 +82,7 @@ def rows_of(source: str, after: int, through: int) -> list[Row]:
 
 @dataclass
 class Drip(Source):
-    """``limit`` rows, ``rate`` a second. How many an epoch takes is left to chance, so no two replicas propose alike."""
+    """``limit`` rows, ``rate`` a second. How many an epoch takes is left to chance, so no two propose alike."""
 
     name: str
     limit: int
@@ -232,7 +232,16 @@ def specimen(random: Random, now_s: Callable[[], float], take: Callable[[Deliver
     traits: dict[str, Traits] = {}
     limits = {"lines": random.randint(12, 30)}
     kinds = random.choice(
-        [("plain", "sums"), ("sums",), ("plain",), ("window",), ("tail",), ("plain", "tail"), ("plain", "window"), ("both",)]
+        [
+            ("plain", "sums"),
+            ("sums",),
+            ("plain",),
+            ("window",),
+            ("tail",),
+            ("plain", "tail"),
+            ("plain", "window"),
+            ("both",),
+        ]
     )
     if "both" in kinds:
         limits["clicks"] = random.randint(5, 20)
@@ -249,16 +258,16 @@ def specimen(random: Random, now_s: Callable[[], float], take: Callable[[Deliver
             recovery = Gap()
         operator, trait = _operator(kind, above)
         traits[kind] = trait
-        pipeline.stream(name=kind, recovery=recovery, rows_max=random.choice([3, 8, 100]), keep=random.random() < 0.8)(operator)
+        pipeline.stream(name=kind, recovery=recovery, rows_max=random.choice([3, 8, 100]), keep=random.random() < 0.8)(
+            operator
+        )
         told.append(f"{kind} of {', '.join(pipeline.streams[kind].inputs)}: {recovery}")
         above = kind
     pipeline.sink(above, Box(take), name="out")
     if len(kinds) > 1 and random.random() < 0.3:
         pipeline.sink(kinds[0], Box(take), name="early")
     fragments = fuse(pipeline, traits)
-    memories = {
-        f.name: Memory(frozenset(f.inputs), WINDOW_US, 1) for f in fragments if f.recovery.needs_bounded_memory
-    }
+    memories = {f.name: Memory(frozenset(f.inputs), WINDOW_US, 1) for f in fragments if f.recovery.needs_bounded_memory}
     schemas = dict.fromkeys([*limits, *kinds], SCHEMA)
     described = "; ".join([f"{limits}", *told, f"pool {pool}, retain_s {retain_s:g}"])
     return Specimen(pipeline, Analysis(schemas, traits, {}, fragments, memories), limits, described)
