@@ -21,13 +21,11 @@ class Mutant:
     changes: tuple[tuple[str, str], ...]
     checks: tuple[str, ...] = (SIMULATION,)
     seed: int = 0  # where the simulation begins to look
-    spark: bool = False
+    slow: bool = False  # left out of --quick
 
 
-def _mutant(
-    name: str, module: str, before: str, after: str, *checks: str, seed: int = 0, spark: bool = False
-) -> Mutant:
-    return Mutant(name, f"rekindle.{module}", ((before, after),), checks or (SIMULATION,), seed, spark)
+def _mutant(name: str, module: str, before: str, after: str, *checks: str, seed: int = 0, slow: bool = False) -> Mutant:
+    return Mutant(name, f"rekindle.{module}", ((before, after),), checks or (SIMULATION,), seed, slow)
 
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -48,12 +46,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "keeper.line",
         "self._lives.hold(tx, by)\n        if tx.execute(self._claimed",
         "if tx.execute(self._claimed",
+        seed=120,
     ),
     Mutant(
         "publish does not check density",
         "rekindle.keeper.line",
         (("if head < epoch - 1:", "if False:"), ("if head == epoch - 1:", "if head <= epoch - 1:")),
-        (MODEL,),
+        ("tests/keeper/test_line.py",),
     ),
     _mutant(
         "publish needs no claim",
@@ -73,6 +72,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "keeper.line",
         "self._lives.hold(tx, by)\n        near = [",
         "near = [",
+        seed=200,
     ),
     _mutant(
         "a claim is not the first that was made",
@@ -82,6 +82,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            if found.epoch == epoch:\n                return Claim(fragment, epoch, spans, by, now_s)\n",
         SIMULATION,
         MODEL,
+        seed=110,
     ),
     _mutant(
         "the start of a span is not checked",
@@ -182,7 +183,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "for f in schema.fields)) if schema.fields",
         "for f in schema.fields[1:])) if schema.fields",
         "tests/streams/test_digest.py",
-        spark=True,
+        slow=True,
     ),
     _mutant(
         "damaged segments are read",
@@ -211,6 +212,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "starts = [_start(policy, footing, depends_on)]",
         SIMULATION,
         TRIM_MODEL,
+        seed=295,
     ),
     _mutant(
         "trimming waits for nobody's report",
