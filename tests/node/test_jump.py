@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rekindle.node.jump import jump
-from rekindle.node.rehearsal import Rehearsal
+from rekindle.node.rehearsal import _works
 from tests.node.household import Household, N
 
 
@@ -67,5 +67,5 @@ def test_a_rehearsal_takes_what_is_kept(house: Household) -> None:
         house.deliver(sink, stream)
     house.keeper.trim_epochs("plain", N(3), by=house.me, gone=("sums", "window"))
     (fragment,) = (f for f in house.fragments if f.name == "tail")
-    works = Rehearsal(context(house), fragment, house.home.work / "scratch")._works()
+    works = _works(context(house), fragment)
     assert [work.epoch for work in works] == [3]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROOMS = {
     "keeper": "keeper",
-    "node": "claims deliver ingest jump ownership process query rehearsal shipping stateful stateless trim worker",
+    "node": "claims deliver ingest jump ownership process query replay shipping stateful stateless trim worker",
     "state": "backup checkpoint couriers inbox layers restore retention",
     "streams": "writer segments",
     "supervisor": "chronicle leases lives roster supervise",
@@ -150,12 +150,12 @@ def set_the_stage() -> None:
     for place, values in POLLS.items():
         for name, value in values.items():
             _replace(rooms[place], name, value)
-    for place in ("node.ingest", "node.stateful", "node.stateless", "node.rehearsal"):
+    for place in ("node.ingest", "node.stateful", "node.stateless", "node.replay"):
         _replace(rooms[place], "EpochWriter", paper.PaperWriter)
     _replace(rooms["node.stateful"], "observe", paper.observe)
-    for place in ("node.stateless", "state.inbox"):
+    for place in ("node.replay", "state.inbox"):
         _replace(rooms[place], "pq", paper.PaperParquet)
-    for place in ("node.stateless", "node.query", "node.deliver"):
+    for place in ("node.replay", "node.query", "node.deliver"):
         _replace(rooms[place], "arrow_schema", paper.arrow_schema)
     _replace(rooms["streams.writer"], "_fsyncs", InPlace())
     _replace(rooms["state.restore"], "ThreadPoolExecutor", InPlace)

@@ -49,7 +49,12 @@ def test_time_passes_when_all_wait_and_only_then() -> None:
     def act(loop: Loop, threads: Any) -> None:
         began_s = loop.now_s
         told = threads.Event()
-        threads.Thread(target=lambda: (loop.sleep(2.0), told.set())).start()
+
+        def tell() -> None:
+            loop.sleep(2.0)
+            told.set()
+
+        threads.Thread(target=tell).start()
         seen.append(loop.now_s - began_s)
         assert told.wait(5.0)
         seen.append(loop.now_s - began_s)
