@@ -33,6 +33,18 @@ def test_enlisting_again_fences_the_older_one_of_the_same_node_only(keeper: Keep
         keeper.beat(first, {})
 
 
+def test_promotion_fences_whoever_else_is_that_node(keeper: Keeper) -> None:
+    old, warm, other = (keeper.enlist(node, code="c") for node in ("n1", "pool.1", "n2"))
+    keeper.promote(warm, "n1")
+    assert [(m.node, m.incarnation) for m in keeper.members()] == [("n1", warm), ("n2", other)]
+    with pytest.raises(Fenced, match=f"incarnation {warm} took its place"):
+        keeper.beat(old, {})
+    keeper.fence(warm, "it hung")
+    with pytest.raises(Fenced):
+        keeper.promote(warm, "n2")
+    assert [m.node for m in keeper.members()] == ["n2"]
+
+
 def test_beats_are_counted_and_carry_the_report(keeper: Keeper, me: Incarnation) -> None:
     assert keeper.beat(me, {"rows": 1}) == "run"
     keeper.want(me, "drain")

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from rekindle.errors import BrokenInvariant
+from rekindle.errors import BrokenInvariant, Fenced
 from rekindle.keeper import Keeper
 from rekindle.keeper.records import EpochNumber, Failure, Incarnation
 from tests.keeper.place import Place, epochs, stream
@@ -40,6 +40,13 @@ def test_attempts_are_counted_over_incarnations(keeper: Keeper, me: Incarnation)
     assert keeper.record_attempt("g", E1, by=me) == 1
     keeper.clear_failures()
     assert keeper.record_attempt("f", E1, by=me) == 1
+
+
+def test_what_fails_in_a_fenced_incarnation_does_not_count(keeper: Keeper, me: Incarnation) -> None:
+    keeper.fence(me, "it hung")
+    with pytest.raises(Fenced):
+        keeper.record_attempt("f", E1, by=me)
+    assert keeper.record_attempt("f", E1, by=keeper.enlist("n1", code="")) == 1
 
 
 def test_a_failure_replaces_the_older_one(place: Place) -> None:

@@ -220,6 +220,25 @@ def test_a_store_that_is_away_stops_nobody_and_is_told_once_and_so_is_its_return
         assert world.check(without=[lost])[-1] == 5
 
 
+@pytest.mark.parametrize("ours", [False, True])
+def test_a_folder_in_a_store_is_made_until_there_is_a_safe_point_and_in_the_home_always(
+    world: World, ours: bool
+) -> None:
+    for number in range(3):
+        shutil.rmtree(world.tmp / f"store{number}")
+    world.run(1)
+    assert world.backup(ours=ours).ship() is not None
+    for number in range(3):
+        shutil.rmtree(world.tmp / f"store{number}")
+    world.run(1)
+    if ours:
+        assert world.backup(ours=ours).ship() is not None
+        assert find("sums", None, world.keeper).epoch == 2
+    else:
+        with pytest.raises(TooFewStores):
+            world.backup(ours=ours).ship()
+
+
 def test_a_store_that_comes_back_empty_gets_its_copies_again(world: World) -> None:
     backup = world.backup()
     world.run(3)
@@ -242,9 +261,11 @@ def test_without_enough_stores_there_is_no_safe_point(world: World) -> None:
     backup = world.backup(copies=3)
     world.run(1)
     (world.tmp / "store2").rename(world.tmp / "elsewhere")
+    (world.tmp / "store2").touch()  # nor can it be made
     with pytest.raises(TooFewStores, match="store2"):
         backup.ship()
     assert world.keeper.safe_points("sums") == []
+    (world.tmp / "store2").unlink()
     (world.tmp / "elsewhere").rename(world.tmp / "store2")
     assert backup.ship() is not None
     assert world.check(without=[0, 1]) == [1]

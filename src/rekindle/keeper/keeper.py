@@ -329,7 +329,7 @@ class Keeper:
     # -- failures ----------------------------------------------------------------------------------
 
     def record_attempt(self, subject: str, epoch: EpochNumber, *, by: Incarnation) -> int:
-        """Count a failed attempt at an epoch; returns how many there were, over all incarnations."""
+        """Count a failed attempt at an epoch; returns how many there were, over all incarnations. Raises Fenced."""
         key = uuid.uuid4().hex
         return self._store.write(lambda tx: self._notes.record_attempt(tx, key, subject, epoch, by, self._clock()))
 

@@ -109,6 +109,7 @@ class Notes:
             "incarnation": check.whole("incarnation", by, 1),
             "at_s": check.seconds("at_s", now_s),
         }
+        self._lives.hold(tx, by)  # what fails in a ghost, whose files are gone, says nothing of the epoch
         self._dialect.next(tx, "attempts")  # one at a time, so that no two are told the same number
         tx.execute(self._insert_attempt, row)
         return int(tx.execute(self._attempts, {"of": subject, "at": epoch}).scalar_one())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rekindle.keeper.records import EpochNumber
+from rekindle.keeper.records import EpochNumber, Span
 from rekindle.node.claims import Work, read_claim
 from rekindle.node.replay import Replay
 from rekindle.node.worker import Context
@@ -36,9 +36,16 @@ def rehearse(context: Context, fragment: Fragment, enough: Callable[[], bool]) -
 
 
 def _works(context: Context, fragment: Fragment) -> list[Work]:
-    """The newest epochs that are published, to be computed once more; none if there is none yet."""
+    """The newest epochs that are published, to be computed once more, as far as their input was not trimmed; none if
+    there is none yet."""
     keeper, name = context.keeper, fragment.name
     head = keeper.head(name)
     first = max(1, head - EPOCHS + 1)
     claims = [keeper.claim_of(name, EpochNumber(e)) for e in range(first, head + 1)]
-    return [read_claim(keeper, claim) for claim in claims if claim is not None]
+    oldest = {i: keeper.oldest(i) for i in fragment.inputs}
+    kept = [c for c in claims if c is not None and all(_is_kept(s, oldest.get(i, 0)) for i, s in c.spans.items())]
+    return [read_claim(keeper, claim) for claim in kept]
+
+
+def _is_kept(span: Span, oldest: int) -> bool:
+    return bool(span.through == span.after or span.after + 1 >= oldest)

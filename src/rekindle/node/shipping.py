@@ -49,6 +49,7 @@ class Shipping:
                 self._context.keeper,
                 self._context.incarnation,
                 scratch=checkpoint.parent,
+                ours=not self._layers.stores,
                 interval_s=self._layers.interval,
             )
             self._backup.start()
@@ -117,13 +118,8 @@ class Shipping:
         return True
 
     def _stores(self) -> list[Store]:
-        """Opened once. A folder of ours is made in each, but only while there is no safe point yet: a disk that is not
-        mounted must not be taken for an empty store."""
+        """Opened once."""
         if self._opened is None:
             home = self._context.home
-            opened = open_stores(self._layers.stores or (str(home.root / HOME_STORE),), home)
-            if not self._layers.stores or self._context.keeper.safe_point(self._name) is None:
-                for store in opened:
-                    store.prepare()
-            self._opened = opened
+            self._opened = open_stores(self._layers.stores or (str(home.root / HOME_STORE),), home)
         return self._opened

@@ -174,7 +174,9 @@ class Stateful(Worker):
 
     def _take(self, rows: DataFrame, work: Work) -> None:
         context, epoch = self.context, work.epoch
-        if self._shipping is not None:  # Spark has committed the epoch before this one
+        if self._shipping is not None and epoch > self._first:
+            # Spark has committed the epoch before this one. It was computed here: what a fork linked is shipped only
+            # once it has been read, or damage on this disk would become a safe point.
             self._shipping.offer(self._root / "checkpoint", EpochNumber(epoch - 1))
         recorded = context.keeper.epoch(self.subject, epoch)
         if recorded is not None:

@@ -47,7 +47,9 @@ class Backup:
 
     ``at`` is called at each step: captured, objects_stored, manifest_stored, recorded, retired. ``token`` gives
     names that nobody else gives. ``scratch`` is best on the checkpoint's file system, where links are free. From one
-    layer to the next at least ``interval_s`` pass.
+    layer to the next at least ``interval_s`` pass. A folder of ours is made in each store, but only while there is no
+    safe point yet: a disk that is not mounted must not be taken for an empty store. ``ours`` says that the stores lie
+    in the home: there it is made whenever it is missing.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Backup:
         incarnation: Incarnation,
         *,
         scratch: Path,
+        ours: bool = False,
         keep: int = 2,
         interval_s: float = 0.0,
         retry: Retry | None = None,
@@ -75,6 +78,7 @@ class Backup:
         self._keeper = keeper
         self._by = incarnation
         self._scratch = scratch
+        self._ours = ours
         self._interval_s = interval_s
         self._token = token
         self._at = at
@@ -251,7 +255,8 @@ class Backup:
 
     def _look_at_returned(self, newest: SafePoint | None) -> None:
         """Find out which objects are not where they should be, and what else lies about."""
-        asked = {s.name: partial(s.sizes, self._fragment) for s in self._couriers.returned()}
+        make = self._ours or newest is None
+        asked = {s.name: partial(self._look_into, s, make) for s in self._couriers.returned()}
         if not asked:
             return
         found = self._couriers.ask(asked)
@@ -269,6 +274,11 @@ class Backup:
             self._last = (point, replace(manifest, objects=objects))
         if newest is not None:
             self._retention.sweep_due = True
+
+    def _look_into(self, store: Store, make: bool) -> dict[str, int]:
+        if make:
+            store.prepare()
+        return store.sizes(self._fragment)
 
     def _finished(self, point: SafePoint | None) -> None:
         if point is not None:
