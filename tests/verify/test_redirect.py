@@ -58,8 +58,8 @@ def test_a_bound_pipeline_writes_nowhere_and_trims_nothing(tmp_path: Path, file:
     sink = pipeline.sinks["all_lines_sink"].sink
     assert isinstance(sink, Recorder) and sink.guarantee == "precise"
     assert pipeline.settings.retain_s == math.inf
-    kept = [*pipeline.sources.values(), *pipeline.streams.values()]
-    assert {declaration.retain_s for declaration in kept} == {math.inf}
+    assert {source.retain_s for source in pipeline.sources.values()} == {math.inf}
+    assert {stream.retain_s for stream in pipeline.streams.values()} == {math.inf}
 
 
 def test_a_limit_that_is_lower_stays(tmp_path: Path, file: Path) -> None:

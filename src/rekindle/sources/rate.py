@@ -93,6 +93,10 @@ class Rate(Source):
         limited._rate = replace(self._rate, limit=limit)
         return limited
 
+    def rows(self, start_us: int, begin: int, end: int) -> pa.Table:
+        """Rows ``begin`` to ``end`` (exclusive), computed without a node."""
+        return rows(self._rate, start_us, begin, end)
+
     def schema(self, spark: SparkSession) -> Any:
         from pyspark.sql.types import LongType, StructType, TimestampType
 

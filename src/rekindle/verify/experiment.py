@@ -156,11 +156,12 @@ class Experiment:
         binding = replace(self._binding, sinks=str(folder / "sinks"))
         sinks = {name: self._heads.get(sink.stream, 0) for name, sink in self._pipeline.sinks.items()}
         steps = plan_steps(faults, self._heads, sinks)
+        folder.mkdir(parents=True, exist_ok=True)
         started_s = time.time()
         with around.prepared(folder, {fault.kind for fault in faults}) as ready:
             trial = Trial(
                 folder,
-                binding,
+                binding.write(folder),
                 home=ready.home,
                 place=ready.place,
                 cores=self._request.cores,

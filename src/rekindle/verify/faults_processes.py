@@ -98,14 +98,14 @@ def stop_node(trial: Trial, pick: float, lease_s: float) -> str:
     return f"incarnation {member.incarnation} of {member.node}; its lease ran out, {woke}"
 
 
-def jump_clock(trial: Trial, pick: float) -> str:
-    shift_s = JUMP_S if pick < 0.5 else -JUMP_S
+def jump_clock(trial: Trial, pick: float, jump_s: float = JUMP_S) -> str:
+    shift_s = jump_s if pick < 0.5 else -jump_s
     since_s = time.time()
     trial.clock_file.write_text(f"{shift_s}")
 
     def jumped() -> bool:
         seen = list(trial.witnessed().seen.values())
-        return any(s.at_s > since_s and abs(s.epoch.published_at_s - s.at_s) > JUMP_S / 2 for s in seen)
+        return any(s.at_s > since_s and abs(s.epoch.published_at_s - s.at_s) > jump_s / 2 for s in seen)
 
     try:
         happened = trial.until(lambda: jumped() or trial.ended is not None, JUMPED_S) and jumped()

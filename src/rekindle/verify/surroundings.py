@@ -65,14 +65,15 @@ class Surroundings:
         self._stack.close()
 
     @contextmanager
-    def prepared(self, folder: Path, kinds: Collection[str]) -> Iterator[Ready]:
-        """What a run with these kinds of faults needs."""
+    def prepared(self, folder: Path, kinds: Collection[str], *, keep: bool = True) -> Iterator[Ready]:
+        """What a run with these kinds of faults needs. ``keep`` copies the home off the small disk at the end."""
         with ExitStack() as stack:
             ready = Ready(known=self._usual())
             if "full-disk" in kinds:
                 try:
                     ready.home = stack.enter_context(storage.small_disk(folder)) / "home"
-                    stack.callback(_keep, ready.home, folder / "home")
+                    if keep:
+                        stack.callback(_keep, ready.home, folder / "home")
                 except NotInjected as reason:
                     ready.known["full-disk"] = _refused(str(reason))
             if "slow-disk" in kinds:

@@ -1,4 +1,4 @@
-"""One run of a bound pipeline in a scratch home, as real processes: ``rekindle run`` and its nodes.
+"""One run of a pipeline file in a scratch home, as real processes: ``rekindle run`` and its nodes.
 
 It is started like anybody's, watched from outside, and everything of it is ended when the trial is closed.
 """
@@ -25,7 +25,6 @@ from rekindle.keeper import Keeper, open_keeper
 from rekindle.keeper.records import Epoch, Event, Member
 from rekindle.node import prescribed
 from rekindle.supervisor.processes import Processes, this_host
-from rekindle.verify.redirect import Binding
 
 LOOK_S = 0.05
 IDLE_S = 2.0
@@ -49,7 +48,7 @@ class Trial:
     def __init__(
         self,
         folder: Path,
-        binding: Binding,
+        file: Path,
         *,
         home: Path | None = None,
         place: Place | None = None,
@@ -63,7 +62,7 @@ class Trial:
         self.folder = folder
         self.root = home or folder / "home"
         self.place = place or Place()
-        self.file = binding.write(folder)
+        self.file = file
         self.clock_file = folder / "clock"
         self.marks_folder = folder / "steps"
         self.marks_folder.mkdir(exist_ok=True)
