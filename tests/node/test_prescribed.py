@@ -29,7 +29,7 @@ def claims(keeper: Keeper, by: Incarnation, stopping: threading.Event) -> Claims
 
 
 def test_it_is_written_and_read_again(tmp_path: Path) -> None:
-    source = Prescribed({"ticks": [{"ticks": Span(None, {"seq": 5})}]}, 2.5)
+    source = Prescribed({"ticks": [{"ticks": Span(None, {"seq": 5})}]}, "over")
     for given in (source, GIVEN, Prescribed()):
         given.write(tmp_path / "claims.json")
         assert Prescribed.from_environment({VARIABLE: str(tmp_path / "claims.json")}) == given
@@ -72,14 +72,9 @@ def test_a_claim_on_record_stands(keeper: Keeper) -> None:
     assert work is not None and work.claim.spans["lines"] == Span(0, 1)
 
 
-def test_when_a_source_has_come_to_its_end(keeper: Keeper) -> None:
-    by = keeper.enlist("main", code="c")
-    timed = Prescribed(source_s=10.0)
-    assert not timed.is_over("lines", keeper, 1e12)  # it has not begun
-    publish(keeper, by, [output("1")])
-    first = keeper.claim_of("lines", EpochNumber(1))
-    assert first is not None
-    assert not timed.is_over("lines", keeper, first.claimed_at_s + 9.9)
-    assert timed.is_over("lines", keeper, first.claimed_at_s + 10)
-    assert not Prescribed().is_over("lines", keeper, 1e12)
-    assert Prescribed({"lines": []}).is_over("lines", keeper, 0.0)
+def test_when_a_source_has_come_to_its_end(tmp_path: Path) -> None:
+    over = tmp_path / "over"
+    assert not Prescribed().is_over("lines") and not Prescribed(over=str(over)).is_over("lines")
+    over.touch()
+    assert Prescribed(over=str(over)).is_over("lines")
+    assert Prescribed({"lines": []}).is_over("lines") and not Prescribed({"lines": []}).is_over("others")

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from rekindle.cli.interrupt import INTERRUPTED, interruptible
 from rekindle.cli.options import JsonOption
 from rekindle.cli.report import note, plain, say, say_json
 from rekindle.cli.verify import view_for
@@ -43,9 +44,12 @@ def soak(
     folder = _folder(keep)
     try:
         wanted = int(minutes * FAULTS_A_MINUTE) if faults is None else faults
-        with view_for(as_json=as_json) as view:
+        with interruptible(), view_for(as_json=as_json) as view:
             plan = Plan(folder, minutes, seed, wanted, rows_per_s, not sqlite, cores)
             report = Soak(plan, view).run()
+    except KeyboardInterrupt:
+        note("interrupted; everything that was started has ended")
+        raise typer.Exit(INTERRUPTED) from None
     finally:
         if keep is None:
             shutil.rmtree(folder, ignore_errors=True)

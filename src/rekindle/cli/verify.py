@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rekindle.cli.durations import parse_duration
+from rekindle.cli.interrupt import INTERRUPTED, interruptible
 from rekindle.cli.report import note, out, outlet, plain, print_json, say
 from rekindle.errors import DeclarationError
 from rekindle.verify.faults import KINDS
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 RECORDED = "recorded"
 POSTGRESQL = "postgresql"
 SQLITE = "sqlite"
+WIDTH = 120
 USUAL = "kill-node,kill-jvm,kill-supervisor,kill-all,stop-node,step"
 
 
@@ -92,7 +94,7 @@ def verify(
     source_s = parse_duration(for_, what="--for")
     if keeper not in (SQLITE, POSTGRESQL):
         raise DeclarationError(f"--keeper {keeper!r} is not a kind of keeper", hint=f"{SQLITE} or {POSTGRESQL}")
-    with _folder(keep) as folder, view_for(as_json=json_file == Path("-")) as view:
+    with _folder(keep) as folder, interruptible(), view_for(as_json=json_file == Path("-")) as view:
         request = Request(
             file=file,
             folder=folder,
@@ -108,7 +110,11 @@ def verify(
             cores=cores,
             postgres=keeper == POSTGRESQL,
         )
-        report = experiment(request, view)
+        try:
+            report = experiment(request, view)
+        except KeyboardInterrupt:
+            note("interrupted; everything that was started has ended")
+            raise typer.Exit(INTERRUPTED) from None
     tell(report, json_file, html_file, markdown_file)
     if keep is not None:
         note(f"kept: {keep}")
@@ -126,7 +132,10 @@ def tell(report: Report, json_file: Path | None, html_file: Path | None, markdow
     if json_file == Path("-"):
         print_json(report.to_json())
     else:
-        out().print(table(report))
+        console = out()
+        if not console.is_terminal:
+            console.width = WIDTH
+        console.print(table(report))
         for line in examples(report):
             say(plain(line))
         for line in conclusion(report):

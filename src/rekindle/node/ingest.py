@@ -144,7 +144,7 @@ class Ingest(Worker):
         prescribed = context.prescribed.of(name, self.epoch)
         if prescribed is not None:
             return prescribed[name].through
-        if context.prescribed.is_over(name, context.keeper, context.clock()):
+        if context.prescribed.is_over(name):
             return None
         return reader.newest(after, self._declaration.rows_max)
 

@@ -2,12 +2,12 @@
 
 ``REKINDLE_CLAIMS`` names a JSON file:
 
-    {"claims": {FRAGMENT: [{INPUT: {"after": ..., "through": ...}, ...}, ...]}, "source_s": 10.0}
+    {"claims": {FRAGMENT: [{INPUT: {"after": ..., "through": ...}, ...}, ...]}, "over": "/path/of/a/file"}
 
 The claims of a fragment count from epoch 1. What is prescribed is proposed in place of what there is, as soon as all of
 it is published: by the same verb, with the same checks, so that recovery knows nothing of it. After the last one a
 source has come to its end, and any other fragment goes on with what there is. A source of which nothing is prescribed
-ends ``source_s`` after its first claim, if that is given.
+has come to its end once the file ``over`` is there, if one is named.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Spans = Mapping[str, Span]
 @dataclass(frozen=True, slots=True)
 class Prescribed:
     claims: Mapping[str, Sequence[Spans]] = field(default_factory=dict)
-    source_s: float | None = None
+    over: str | None = None
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] = os.environ) -> Prescribed:
@@ -43,26 +43,23 @@ class Prescribed:
             fragment: [{name: Span.from_json(span) for name, span in spans.items()} for spans in listed]
             for fragment, listed in record["claims"].items()
         }
-        return Prescribed(claims, record["source_s"])
+        return Prescribed(claims, record["over"])
 
     def write(self, path: Path) -> None:
         claims = {
             fragment: [{name: span.to_json() for name, span in spans.items()} for spans in listed]
             for fragment, listed in self.claims.items()
         }
-        path.write_text(json.dumps({"claims": claims, "source_s": self.source_s}))
+        path.write_text(json.dumps({"claims": claims, "over": self.over}))
 
     def of(self, fragment: str, epoch: EpochNumber) -> Spans | None:
         """What is prescribed for an epoch."""
         listed = self.claims.get(fragment, ())
         return listed[epoch - 1] if epoch <= len(listed) else None
 
-    def is_over(self, source: str, keeper: Keeper, now_s: float) -> bool:
+    def is_over(self, source: str) -> bool:
         """Whether a source of which no more is prescribed has come to its end."""
-        if source in self.claims:
-            return True
-        first = keeper.claim_of(source, EpochNumber(1)) if self.source_s is not None else None
-        return first is not None and self.source_s is not None and now_s >= first.claimed_at_s + self.source_s
+        return source in self.claims or (self.over is not None and Path(self.over).exists())
 
 
 def are_published(keeper: Keeper, spans: Spans) -> bool:

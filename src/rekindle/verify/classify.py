@@ -33,7 +33,8 @@ ROLLBACKS = (REPEATING, CONVERGENT, DIVERGENT)
 """From harmless to bad."""
 
 EXAMPLES_MAX = 3
-DIGITS = 7
+DIGITS = 12
+"""Sums of doubles depend on the order of their terms in the last of their 16 digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ def classify(
 
 
 def canonical(row: str) -> str:
-    """A row of JSON in the form in which it is compared: columns by name, doubles with 7 digits, as in digests. What
+    """A row of JSON in the form in which it is compared: columns by name, doubles with 12 digits. What
     is not JSON stays as it is."""
     if not row.startswith(("{", "[")):
         return row

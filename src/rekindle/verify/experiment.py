@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Protocol
 
 from rekindle.errors import RekindleError
 from rekindle.guarantees import guarantees, sink_guarantees
+from rekindle.home import Home
 from rekindle.java import check_java
+from rekindle.keeper import Keeper
 from rekindle.keeper.records import REJECTED_SUFFIX, Span
 from rekindle.load import load_pipeline
 from rekindle.node.prescribed import Prescribed
@@ -42,7 +45,8 @@ class View(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be verified, and how. ``folder`` is scratch, and empty."""
+    """What is to be verified, and how. ``folder`` is scratch, and empty. ``determinism`` looks at the home of the
+    undisturbed run and its keeper for what does not come out the same each time; its findings, in words."""
 
     file: Path
     folder: Path
@@ -57,6 +61,7 @@ class Request:
     apart: bool = False
     cores: int | None = None
     postgres: bool = False
+    determinism: Callable[[Home, Keeper], Sequence[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +96,11 @@ class Experiment:
             real_sinks=request.real_sinks,
         )
         self._behind_gaps = compare.behind_gaps(self._pipeline)
-        self._claims = Prescribed(source_s=request.source_s)
+        self._over = request.folder / "over"
+        self._claims = Prescribed(over=str(self._over))
         self._heads: dict[str, int] = {}
+        self._doing = ""
+        self._nondeterminism: tuple[str, ...] = ()
 
     def run(self) -> Report:
         request = self._request
@@ -120,6 +128,7 @@ class Experiment:
             undisturbed=self._report(right, {}),
             runs=tuple(self._report(one, findings) for one, findings in zip(tried, found, strict=True)),
             unrepeatable=unrepeatable,
+            nondeterminism=self._nondeterminism,
         )
 
     # -- the runs ------------------------------------------------------------------------------------
@@ -157,7 +166,7 @@ class Experiment:
         sinks = {name: self._heads.get(sink.stream, 0) for name, sink in self._pipeline.sinks.items()}
         steps = plan_steps(faults, self._heads, sinks)
         folder.mkdir(parents=True, exist_ok=True)
-        started_s = time.time()
+        started_s, self._doing = time.time(), name
         with around.prepared(folder, {fault.kind for fault in faults}) as ready:
             trial = Trial(
                 folder,
@@ -168,13 +177,15 @@ class Experiment:
                 claims=self._claims,
                 steps=tuple(steps),
                 environment=ready.environment,
-                rest=lambda: self._view.progress(name, self._done(trial)),
+                rest=lambda: self._view.progress(self._doing, self._done(trial)),
             )
             with trial:
                 trial.start()
                 injected, failure = self._look_on(trial, [f for f in faults if f.kind != "step"], ready.known)
                 injected += [_reached(trial, item, fault, started_s) for item, fault in steps.items()]
                 outcome = compare.outcome(trial.home, trial.keeper, trial.witnessed(), self._pipeline, folder / "sinks")
+                if number == 0 and not self._heads and self._request.determinism is not None:
+                    self._nondeterminism = tuple(self._request.determinism(trial.home, trial.keeper))
                 claims = compare.scripted(self._pipeline, trial.keeper, but=self._behind_gaps)
         if ready.home is not None:  # what was on the small disk was kept
             outcome = replace(outcome, home=replace(outcome.home, root=folder / "home"))
@@ -190,15 +201,17 @@ class Experiment:
         started_s: float | None = None
         while trial.ended is None:
             done, heads = self._done(trial), trial.heads()
-            self._view.progress("", done)
-            if heads and started_s is None:
+            self._view.progress(self._doing, done)
+            if started_s is None and self._all_began(heads, trial, moved_s):
                 started_s = time.monotonic()
             if heads != moved:
                 moved, moved_s = heads, time.monotonic()
             if time.monotonic() - moved_s > STUCK_S:
                 return injected, f"nothing has moved for {STUCK_S:g} s"
-            if self._is_time_to_drain(started_s):
-                trial.interrupt()
+            if not self._heads and started_s is not None and time.monotonic() - started_s > self._request.source_s:
+                self._over.touch()
+                if any(is_read_once(declaration.source) for declaration in self._pipeline.sources.values()):
+                    trial.interrupt()  # what Spark reads does not come to an end
             if left and done >= left[0].at:
                 fault = left.pop(0)
                 self._view.say(f"{fault} ...")
@@ -229,11 +242,12 @@ class Experiment:
         heads = trial.heads()
         return sum(min(heads.get(stream, 0), head) for stream, head in self._heads.items()) / total
 
-    def _is_time_to_drain(self, started_s: float | None) -> bool:
-        """Whether the undisturbed run must be ended: a source that Spark reads never comes to an end."""
-        endless = any(is_read_once(declaration.source) for declaration in self._pipeline.sources.values())
-        over = started_s is not None and time.monotonic() - started_s > self._request.source_s
-        return endless and over and not self._heads
+    def _all_began(self, heads: Mapping[str, int], trial: Trial, moved_s: float) -> bool:
+        """Whether every stream has an epoch, or no more of them come."""
+        if not heads:
+            return False
+        expected = {stream for stream in trial.streams() if not stream.endswith(REJECTED_SUFFIX)}
+        return expected <= heads.keys() or time.monotonic() - moved_s > LATE_S
 
     def _brought(self, outcome: compare.Outcome) -> dict[str, dict[str, object]]:
         """What the sources brought that only Spark can read again."""

@@ -173,6 +173,7 @@ class Soak:
         self._check: Check | None = None
         self._looked_s = self._sampled_s = self._told_s = 0.0
         self._started_s = 0.0
+        self._ends_s: float | None = None
         self._busy = False
 
     def run(self) -> SoakReport:
@@ -195,7 +196,7 @@ class Soak:
                     home=ready.home,
                     place=ready.place,
                     cores=plan.cores,
-                    claims=Prescribed(source_s=seconds),
+                    claims=Prescribed(over=str(plan.folder / "over")),
                     steps=steps(plan.seed, seconds),
                     environment=environment,
                     rest=lambda: self._tick(trial),
@@ -214,6 +215,7 @@ class Soak:
         """Fault after fault, until the input has ended."""
         self._first_output(trial)
         began_s = time.time()
+        self._ends_s = began_s + seconds
         every_s = max(0.0, seconds - TAIL_S) / max(1, len(faults))
         last_s = 0.0
         for number, fault in enumerate(faults):
@@ -274,6 +276,8 @@ class Soak:
             pass  # it is looked at again
         finally:
             self._busy = False
+        if self._ends_s is not None and now_s > self._ends_s:
+            (self._plan.folder / "over").touch()
         if now_s - self._told_s > LOOK_S:
             self._told_s = now_s
             done = (now_s - self._started_s) / (self._plan.minutes * 60)

@@ -207,6 +207,13 @@ class Trial:
         except KeeperUnavailable:
             return {}
 
+    def streams(self) -> set[str]:
+        """The streams that are published; empty while the keeper is not made, or does not answer."""
+        try:
+            return set(self.keeper.streams()) if self._can_look() else set()
+        except KeeperUnavailable:
+            return set()
+
     def epochs(self, stream: str) -> list[Epoch]:
         return self.keeper.epochs(stream, after=0)
 

@@ -25,7 +25,7 @@ pipeline = rk.Pipeline("verdicts", settings=rk.Settings(lease_s=5, heartbeat_s=0
 pipeline.source("ticks", rk.sources.Rate(1000, keys=5, seed=1, start=START_S, limit=3000), rows_max=100)
 
 
-@pipeline.stream
+@pipeline.stream(rows_max=100)
 def odd(ticks: DataFrame) -> DataFrame:
     return ticks.filter("value % 2 = 1").select("seq", "value")
 
