@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,7 +144,7 @@ def missing_segment(trial: Trial, pick: float) -> str:
     return _hit_segment(trial, pick, Path.unlink, "gone")
 
 
-def _hit_segment(trial: Trial, pick: float, hit: object, how: str) -> str:
+def _hit_segment(trial: Trial, pick: float, hit: Callable[[Path], None], how: str) -> str:
     """All processes are ended first, so that what is damaged is surely read afterwards."""
     for attempt in range(TRIES):
         if trial.ended is not None:
@@ -162,7 +162,7 @@ def _hit_segment(trial: Trial, pick: float, hit: object, how: str) -> str:
     good = path.read_bytes()
     mtime = path.stat().st_mtime_ns
     since_s = time.time()
-    (flip_a_bit if hit is flip_a_bit else Path.unlink)(path)
+    hit(path)
     where = f"{how}: a segment of epoch {victim.epoch} of {victim.stream}"
 
     def noticed() -> bool:
