@@ -18,6 +18,7 @@ from rekindle.verify.trial import Trial
 
 DISK_SIZE = "768m"
 FULL_S = 4.0
+MET_S = 5.0
 SLOW_S = 6.0
 SLOW_MS = (40, 200)
 NOTICED_S = 90.0
@@ -61,8 +62,12 @@ def full_disk(trial: Trial, pick: float) -> str:
         filler.unlink()
     if left >= 16:
         raise NotInjected(f"{left} blocks were free in the end")
-    met = {event.subject for event in trial.events("disk_full") if event.at_s > since_s - 1}
-    return f"no byte was free for {FULL_S:g} s; met by {', '.join(sorted(met)) or 'nobody'}"
+
+    def met() -> set[str]:
+        return {event.subject for event in trial.events("disk_full") if event.at_s > since_s - 1}
+
+    trial.until(met, MET_S)  # it is told once there is room for telling
+    return f"no byte was free for {FULL_S:g} s; met by {', '.join(sorted(met())) or 'nobody'}"
 
 
 def fill(path: Path) -> None:
