@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ RECORDED = "recorded"
 POSTGRESQL = "postgresql"
 SQLITE = "sqlite"
 WIDTH = 120
+LINE_S = 5.0
 USUAL = "kill-node,kill-jvm,kill-supervisor,kill-all,stop-node,step"
 
 
@@ -163,17 +165,18 @@ def view_for(*, as_json: bool) -> Iterator[View]:
 
 
 class Lines:
-    """What happens, a line each."""
+    """What happens, a line each; how far it is, every few seconds."""
 
     def __init__(self) -> None:
         self._doing = ""
+        self._told_s = 0.0
 
     def say(self, text: str) -> None:
         note(plain(text))
 
     def progress(self, doing: str, done: float) -> None:
-        if doing != self._doing:
-            self._doing = doing
+        if doing != self._doing and time.monotonic() - self._told_s > LINE_S:
+            self._doing, self._told_s = doing, time.monotonic()
             note(f"{doing} ...")
 
 

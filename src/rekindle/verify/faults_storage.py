@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rekindle.errors import RekindleError
-from rekindle.keeper.records import EpochNumber, Segment
+from rekindle.keeper.records import Segment
 from rekindle.verify.faults import NotInjected, choose
 from rekindle.verify.trial import Trial
 
@@ -270,7 +270,8 @@ def _hit_layer(trial: Trial, pick: float, *, flip: bool) -> str:
     if not trial.until(lambda: joined() or trial.ended is not None, NOTICED_S) or not joined():
         raise RekindleError(f"{fragment!r} did not come back without its newest layer", detail=str(newest))
     what = "a bit flipped in" if flip else "gone:"
-    return f"{what} {newest.name} of {fragment} at epoch {EpochNumber(safe.epoch)}, {gone} local checkpoints gone"
+    where = f"{what} {newest.name} of {fragment} at epoch {safe.epoch}"
+    return f"{where}, {gone} local checkpoints gone; back by {joined()[0]}"
 
 
 def _objects(trial: Trial, fragment: str) -> list[Path]:
