@@ -188,6 +188,10 @@ def test_every_kind_keeps_its_share() -> None:
 
 
 def test_flat_is_what_does_not_grow_in_the_end() -> None:
-    assert is_flat([1, 50, 100, 100, 101, 99, 100, 101, 100, 99, 100, 101], grace=1.1, slack=0)
-    assert not is_flat([float(n) for n in range(10, 130)], grace=1.1, slack=0)
-    assert is_flat([1.0, 100.0], grace=1.1, slack=0)  # too few to say
+    rising_at_first = [float(min(n, 40)) + n % 3 for n in range(120)]
+    assert is_flat(rising_at_first, grace=1.1, slack=0) is True
+    assert is_flat([float(n) for n in range(10, 130)], grace=1.1, slack=0) is False
+    assert is_flat([float(n) for n in range(10, 130)], grace=1.1, slack=1000) is True
+    dying_now_and_then = [100.0 if n % 5 else 10.0 for n in range(120)]
+    assert is_flat(dying_now_and_then, grace=1.1, slack=0) is True
+    assert is_flat([1.0, 100.0], grace=1.1, slack=0) is None  # too few to say

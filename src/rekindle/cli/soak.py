@@ -69,9 +69,9 @@ def soak(
         if report.samples:
             memory = max(sample.memory_bytes for sample in report.samples) / 2**20
             disk = max(sample.disk_bytes for sample in report.samples) / 2**20
-            flat = {True: "flat", False: "NOT FLAT"}
-            say(f"memory {flat[report.memory_is_flat]}, at most {memory:,.0f} MiB of all processes")
-            say(f"disk   {flat[report.disk_is_flat]}, at most {disk:,.0f} MiB in the home")
+            flat = {True: "flat", False: "NOT FLAT", None: "watched too shortly to say whether it is flat"}
+            say(f"memory {flat[report.memory_is_flat]}; at most {memory:,.0f} MiB of all processes")
+            say(f"disk   {flat[report.disk_is_flat]}; at most {disk:,.0f} MiB in the home")
         for name, tally in report.tallies.items():
             for example in tally["examples"]:
                 say(plain(f"{name}: {example}"))

@@ -17,7 +17,7 @@ from rekindle.verify.faults import NotInjected, choose
 from rekindle.verify.trial import Trial
 
 NOTICED_S = 30.0
-WORKER_S = 10.0
+WORKER_S = 20.0
 READY_S = 90.0
 AWAY_S = 1.0
 HANG_TRIES = 10

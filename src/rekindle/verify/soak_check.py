@@ -8,7 +8,7 @@ is one bit a row and one entry a window.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ WINDOW_US = DELAY_US = 1_000_000
 AGAIN_AFTER = 20  # epochs of a stream until its record is looked at again
 KEPT_FOLDERS = 40
 BLOCK = 1 << 16
+SAMPLES_MIN = 20  # of a third of the time
 
 Integers = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.bool_]
@@ -338,11 +339,12 @@ def _integers(chunks: list[Any]) -> Integers:
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
 
-def is_flat(samples: list[float], *, grace: float, slack: float) -> bool:
-    """Whether a figure does not grow any more: its median in the last third of the time is no more than ``grace`` times
-    that of the third before, and ``slack``."""
+def is_flat(samples: Sequence[float], *, grace: float, slack: float) -> bool | None:
+    """Whether a figure does not grow any more: its peaks (nine tenths of the samples lie below) in the last third of
+    the time are no higher than ``grace`` times those of the third before, and ``slack``. None if there are too few
+    samples to say."""
     third = len(samples) // 3
-    if third < 3:
-        return True
-    before, after = np.median(samples[third : 2 * third]), np.median(samples[-third:])
-    return bool(after <= before * grace + slack)
+    if third < SAMPLES_MIN:
+        return None
+    before, after = (float(np.quantile(part, 0.9)) for part in (samples[third : 2 * third], samples[-third:]))
+    return after <= before * grace + slack
