@@ -20,7 +20,7 @@ def test_a_promise_that_is_broken_in_one_run() -> None:
 
 def test_without_any_fault_nothing_is_verified() -> None:
     nothing = report(run(1, finding(1, 2), finding(1, 2), injected(happened=False)))
-    assert nothing.is_precise and not nothing.holds and nothing.injected == 0
+    assert not nothing.is_precise and not nothing.holds and nothing.injected == 0
 
 
 def test_a_run_that_did_not_end_and_a_finding_of_the_determinism_check_are_bad() -> None:

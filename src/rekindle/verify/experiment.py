@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from rekindle.errors import RekindleError
+from rekindle.errors import FragmentFailed, RekindleError
 from rekindle.guarantees import guarantees, sink_guarantees
 from rekindle.home import Home
 from rekindle.java import check_java
@@ -136,7 +136,7 @@ class Experiment:
     def _undisturbed(self, around: Surroundings) -> Tried:
         tried, claims = self._play(0, UNDISTURBED, (), around)
         if tried.failure:
-            raise RekindleError("the pipeline does not run undisturbed", detail=tried.failure)
+            raise FragmentFailed("the pipeline does not run undisturbed", detail=tried.failure)
         if not any(epoch.output.rows for epochs in tried.outcome.epochs.values() for epoch in epochs):
             raise RekindleError(
                 "nothing came out of the undisturbed run",

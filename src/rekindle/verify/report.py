@@ -91,8 +91,9 @@ class Report:
 
     @property
     def is_precise(self) -> bool:
-        """Whether every output was precise in every run, and every run came to its end."""
-        return self.all_ended and all(f.verdict == PRECISE for run in self.runs for f in run.findings.values())
+        """Whether every output was precise in every run, every run came to its end, and some fault really happened."""
+        verdicts = {finding.verdict for run in self.runs for finding in run.findings.values()}
+        return self.all_ended and self.injected > 0 and verdicts == {PRECISE}
 
     @property
     def all_ended(self) -> bool:
