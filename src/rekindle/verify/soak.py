@@ -28,7 +28,7 @@ from rekindle.verify.soak_check import Check, is_flat
 from rekindle.verify.surroundings import Surroundings
 from rekindle.verify.trial import Trial
 
-PIPELINE = Path(__file__).with_name("everything.py")
+PIPELINE = Path(__file__).parent / "pipelines" / "everything.py"
 
 WEIGHTS = {
     "kill-node": 4,
