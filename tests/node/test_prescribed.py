@@ -29,7 +29,7 @@ def claims(keeper: Keeper, by: Incarnation, stopping: threading.Event) -> Claims
 
 
 def test_it_is_written_and_read_again(tmp_path: Path) -> None:
-    source = Prescribed({"ticks": [{"ticks": Span(None, {"seq": 5})}]}, "over")
+    source = Prescribed({"ticks": [{"ticks": Span(None, {"seq": 5})}]}, {"ticks": "over"})
     for given in (source, GIVEN, Prescribed()):
         given.write(tmp_path / "claims.json")
         assert Prescribed.from_environment({VARIABLE: str(tmp_path / "claims.json")}) == given
@@ -74,7 +74,8 @@ def test_a_claim_on_record_stands(keeper: Keeper) -> None:
 
 def test_when_a_source_has_come_to_its_end(tmp_path: Path) -> None:
     over = tmp_path / "over"
-    assert not Prescribed().is_over("lines") and not Prescribed(over=str(over)).is_over("lines")
+    given = Prescribed(over={"lines": str(over)})
+    assert not Prescribed().is_over("lines") and not given.is_over("lines")
     over.touch()
-    assert Prescribed(over=str(over)).is_over("lines")
+    assert given.is_over("lines") and not given.is_over("others")
     assert Prescribed({"lines": []}).is_over("lines") and not Prescribed({"lines": []}).is_over("others")

@@ -10,8 +10,9 @@ from rekindle.errors import DeclarationError
 from rekindle.keeper.records import Span
 from rekindle.load import load_pipeline
 from rekindle.sources.files import Files
+from rekindle.sources.rate import Rate
 from rekindle.verify.recorder import Recorder
-from rekindle.verify.redirect import Binding, Brought, BroughtReader, bind, copy_input
+from rekindle.verify.redirect import Binding, Brought, BroughtReader, bind, copy_input, has_end, is_read_once
 from tests.sources.collect import Collected
 
 FILE = """
@@ -60,6 +61,14 @@ def test_a_bound_pipeline_writes_nowhere_and_trims_nothing(tmp_path: Path, file:
     assert pipeline.settings.retain_s == math.inf
     assert {source.retain_s for source in pipeline.sources.values()} == {math.inf}
     assert {stream.retain_s for stream in pipeline.streams.values()} == {math.inf}
+
+
+def test_which_sources_come_to_an_end(tmp_path: Path, file: Path) -> None:
+    sources = load_pipeline(file).sources
+    free, bound = Binding(str(file), ""), Binding(str(file), "", rows_max=5)
+    assert {name for name, declaration in sources.items() if has_end(declaration.source, free)} == {"lines", "ticks"}
+    assert not has_end(Rate(10), free) and has_end(Rate(10), bound)
+    assert {name for name, declaration in sources.items() if is_read_once(declaration.source)} == {"kafka"}
 
 
 def test_a_limit_that_is_lower_stays(tmp_path: Path, file: Path) -> None:

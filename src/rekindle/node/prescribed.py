@@ -2,12 +2,12 @@
 
 ``REKINDLE_CLAIMS`` names a JSON file:
 
-    {"claims": {FRAGMENT: [{INPUT: {"after": ..., "through": ...}, ...}, ...]}, "over": "/path/of/a/file"}
+    {"claims": {FRAGMENT: [{INPUT: {"after": ..., "through": ...}, ...}, ...]}, "over": {SOURCE: "/path/of/a/file"}}
 
 The claims of a fragment count from epoch 1. What is prescribed is proposed in place of what there is, as soon as all of
 it is published: by the same verb, with the same checks, so that recovery knows nothing of it. After the last one a
 source has come to its end, and any other fragment goes on with what there is. A source of which nothing is prescribed
-has come to its end once the file ``over`` is there, if one is named.
+has come to its end once its file is there, if ``over`` names one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Spans = Mapping[str, Span]
 @dataclass(frozen=True, slots=True)
 class Prescribed:
     claims: Mapping[str, Sequence[Spans]] = field(default_factory=dict)
-    over: str | None = None
+    over: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] = os.environ) -> Prescribed:
@@ -50,7 +50,7 @@ class Prescribed:
             fragment: [{name: span.to_json() for name, span in spans.items()} for spans in listed]
             for fragment, listed in self.claims.items()
         }
-        path.write_text(json.dumps({"claims": claims, "over": self.over}))
+        path.write_text(json.dumps({"claims": claims, "over": dict(self.over)}))
 
     def of(self, fragment: str, epoch: EpochNumber) -> Spans | None:
         """What is prescribed for an epoch."""
@@ -59,7 +59,7 @@ class Prescribed:
 
     def is_over(self, source: str) -> bool:
         """Whether a source of which no more is prescribed has come to its end."""
-        return source in self.claims or (self.over is not None and Path(self.over).exists())
+        return source in self.claims or (source in self.over and Path(self.over[source]).exists())
 
 
 def are_published(keeper: Keeper, spans: Spans) -> bool:

@@ -86,6 +86,11 @@ class Rate(Source):
         )
         self._clock = clock
 
+    @property
+    def limit(self) -> int | None:
+        """After how many rows it ends."""
+        return self._rate.limit
+
     def limited(self, rows: int) -> Rate:
         """The same rows, at most so many."""
         limit = rows if self._rate.limit is None else min(rows, self._rate.limit)

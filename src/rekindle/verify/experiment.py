@@ -22,7 +22,7 @@ from rekindle.verify import compare
 from rekindle.verify.classify import DIVERGENT, Finding
 from rekindle.verify.faults import Fault, Injected
 from rekindle.verify.inject import Action, inject, plan_steps
-from rekindle.verify.redirect import Binding, copy_input, is_read_once
+from rekindle.verify.redirect import Binding, copy_input, has_end, is_read_once
 from rekindle.verify.report import Course, Output, Report, RunReport
 from rekindle.verify.schedule import schedule
 from rekindle.verify.surroundings import Surroundings
@@ -97,7 +97,9 @@ class Experiment:
         )
         self._behind_gaps = compare.behind_gaps(self._pipeline)
         self._over = request.folder / "over"
-        self._claims = Prescribed(over=str(self._over))
+        sources = {name: declaration.source for name, declaration in self._pipeline.sources.items()}
+        endless = [name for name, source in sources.items() if not has_end(source, self._binding)]
+        self._claims = Prescribed(over={name: str(self._over) for name in endless})
         self._heads: dict[str, int] = {}
         self._doing = ""
         self._nondeterminism: tuple[str, ...] = ()

@@ -137,6 +137,13 @@ class BroughtReader(Reader):
                 batch.add_parquet(Path(path))
 
 
+def has_end(source: Source, binding: Binding) -> bool:
+    """Whether a source comes to its end by itself."""
+    if isinstance(source, Rate):
+        return source.limit is not None or binding.rows_max is not None
+    return isinstance(source, Files)
+
+
 def is_read_once(source: Source) -> bool:
     """Whether nobody but Spark knows what the source brought, so that another run cannot read the same again."""
     return isinstance(source, Spark)

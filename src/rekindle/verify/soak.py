@@ -197,7 +197,7 @@ class Soak:
                     home=ready.home,
                     place=ready.place,
                     cores=plan.cores,
-                    claims=Prescribed(over=str(plan.folder / "over")),
+                    claims=Prescribed(over={"events": str(plan.folder / "over")}),
                     steps=steps(plan.seed, seconds),
                     environment=environment,
                     rest=lambda: self._tick(trial),
