@@ -33,6 +33,7 @@ UNDISTURBED = "undisturbed"
 CONTROL = "undisturbed again"
 STUCK_S = 180.0
 LATE_S = 15.0
+LONG_S = 120.0  # how much longer a source may take that comes to an end by itself
 
 
 class View(Protocol):
@@ -96,10 +97,12 @@ class Experiment:
             real_sinks=request.real_sinks,
         )
         self._behind_gaps = compare.behind_gaps(self._pipeline)
-        self._over = request.folder / "over"
+        self._over, self._long_over = request.folder / "over", request.folder / "long-over"
         sources = {name: declaration.source for name, declaration in self._pipeline.sources.items()}
-        endless = [name for name, source in sources.items() if not has_end(source, self._binding)]
-        self._claims = Prescribed(over={name: str(self._over) for name in endless})
+        ends = {
+            name: self._long_over if has_end(source, self._binding) else self._over for name, source in sources.items()
+        }
+        self._claims = Prescribed(over={name: str(file) for name, file in ends.items()})
         self._heads: dict[str, int] = {}
         self._doing = ""
         self._nondeterminism: tuple[str, ...] = ()
@@ -210,10 +213,8 @@ class Experiment:
                 moved, moved_s = heads, time.monotonic()
             if time.monotonic() - moved_s > STUCK_S:
                 return injected, f"nothing has moved for {STUCK_S:g} s"
-            if not self._heads and started_s is not None and time.monotonic() - started_s > self._request.source_s:
-                self._over.touch()
-                if any(is_read_once(declaration.source) for declaration in self._pipeline.sources.values()):
-                    trial.interrupt()  # what Spark reads does not come to an end
+            if not self._heads and started_s is not None:
+                self._end_input(trial, time.monotonic() - started_s)
             if left and done >= left[0].at:
                 fault = left.pop(0)
                 self._view.say(f"{fault} ...")
@@ -243,6 +244,15 @@ class Experiment:
             return 0.0
         heads = trial.heads()
         return sum(min(heads.get(stream, 0), head) for stream, head in self._heads.items()) / total
+
+    def _end_input(self, trial: Trial, for_s: float) -> None:
+        """End the sources of the undisturbed run when they have brought input for long enough."""
+        if for_s > self._request.source_s:
+            self._over.touch()
+            if any(is_read_once(declaration.source) for declaration in self._pipeline.sources.values()):
+                trial.interrupt()  # what Spark reads does not come to an end
+        if for_s > self._request.source_s + LONG_S:
+            self._long_over.touch()
 
     def _all_began(self, heads: Mapping[str, int], trial: Trial, moved_s: float) -> bool:
         """Whether every stream has an epoch, or no more of them come."""
