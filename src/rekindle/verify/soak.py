@@ -247,6 +247,8 @@ class Soak:
             self._wrong(f"the pipeline did not come to its end within {FINISH_S:g} s after its input")
         elif trial.ended != 0:
             self._wrong(f"'rekindle run' ended with exit code {trial.ended}: {trial.summary().get('failures')}")
+        if not (plan.folder / "over").exists():
+            self._wrong("the run ended before its input did")
         check = self._check
         if check is None:
             return
