@@ -17,7 +17,7 @@ FILES = 24
 
 @pytest.mark.processes
 @pytest.mark.spark
-@pytest.mark.timeout(250)
+@pytest.mark.timeout(400)
 def test_words_are_counted_precisely_though_everything_dies(rekindle_verify: RekindleVerify, tmp_path: Path) -> None:
     folder = tmp_path / "lines"
     folder.mkdir()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from rekindle.errors import FragmentFailed, RekindleError
+from rekindle.errors import DeclarationError, FragmentFailed, RekindleError
 from rekindle.guarantees import guarantees, sink_guarantees
 from rekindle.home import Home
 from rekindle.java import check_java
@@ -230,9 +230,12 @@ class Experiment:
         return injected, self._why(trial)
 
     def _why(self, trial: Trial) -> str:
-        """Why the run ended badly; empty if it did not."""
+        """Why the run ended badly; empty if it did not. Raises DeclarationError if a node refused the pipeline."""
         if trial.ended == 0:
             return ""
+        if trial.ended == DeclarationError.exit_code:
+            refused = trial.failure("the pipeline was refused")
+            raise DeclarationError(refused.primary, detail=refused.detail, hint=refused.hint)
         summary = trial.summary()
         reasons = [f"{f['subject']} at epoch {f['epoch']}: {f['reason']}" for f in summary.get("failures", [])]
         return "; ".join(reasons) or str(trial.failure(f"'rekindle run' ended with exit code {trial.ended}"))
