@@ -13,6 +13,7 @@ import pytest
 import rekindle as rk
 from rekindle import errors
 from rekindle.errors import RekindleError
+from rekindle.verify.faults import KINDS
 
 USING = Path(__file__).parents[1] / "docs" / "using.md"
 
@@ -62,3 +63,8 @@ def test_every_exit_code_is_in_the_table() -> None:
     codes = {e.exit_code for e in vars(errors).values() if isinstance(e, type) and issubclass(e, RekindleError)}
     said = re.findall(r"^\| (\d+) \|", section("The command line"), flags=re.MULTILINE)
     assert {int(code) for code in said} == codes | {0, 130}
+
+
+def test_every_fault_is_explained() -> None:
+    text = (USING.parent / "verify.md").read_text()
+    assert [kind for kind in KINDS if f"`{kind}`" not in text] == []

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.home import create_or_open
+from rekindle.verify.faults_storage import fill
 from tests.faults.conftest import Trades
 from tests.faults.scene import ROOT, Scene
 from tests.faults.soundness import assert_done, flaws
@@ -149,17 +150,3 @@ def as_root_of_a_name_space(test: str, folder: Path, keeper: str | None = None) 
 def full_for(scene: Scene) -> set[str]:
     """Who said that a disk is full."""
     return {event.subject for event in scene.events("disk_full")}
-
-
-def fill(path: Path) -> None:
-    """Write until nothing more fits."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    try:
-        for size in (1 << 20, 4096):
-            try:
-                while True:
-                    os.write(fd, b"\0" * size)
-            except OSError:
-                continue
-    finally:
-        os.close(fd)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from rekindle.cli.durations import parse_duration
+from rekindle.cli.interrupt import INTERRUPTED, interruptible
 from rekindle.cli.options import JsonOption
 from rekindle.cli.report import note, plain, say, say_json
 from rekindle.demo.course import Course, Plan
@@ -26,7 +25,6 @@ from rekindle.errors import DeclarationError
 from rekindle.java import check_java
 from rekindle.verify.trace import Verdict
 
-INTERRUPTED = 130
 KILL_AFTER_S = 20.0
 
 
@@ -79,7 +77,7 @@ def demo(
         if not as_json:
             for line in introduction(plan, kept=keep is not None):
                 say(line)
-        with _interruptible():
+        with interruptible():
             try:
                 outcome = _play(plan, as_json=as_json)
             except KeyboardInterrupt:
@@ -194,18 +192,3 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         raise DeclarationError(f"{keep} is there already and is not an empty folder", hint="give --keep a new folder")
     keep.mkdir(parents=True, exist_ok=True)
     yield keep.resolve()
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """A polite end from outside counts as Ctrl-C, so that nothing is left running."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

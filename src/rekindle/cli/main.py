@@ -27,6 +27,8 @@ COMMANDS = {
     "kill": "SIGKILL a node of this host, to practise.",
     "audit": "Check a home: its records, its files, and published epochs computed once more.",
     "stop": "Ask the nodes of a home to drain to an epoch boundary and leave.",
+    "verify": "Run a pipeline file with faults in scratch homes, and tell what guarantee it really has.",
+    "soak": "Run a pipeline with every recovery policy under random faults, and check every row.",
     "demo": "Run the demonstration: a node is killed while you watch, then the output is checked.",
 }
 """Each is the function of the same name in the module of the same name in this room."""

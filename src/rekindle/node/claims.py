@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from rekindle.errors import BrokenInvariant, EpochTrimmed
 from rekindle.keeper.keeper import Keeper
 from rekindle.keeper.records import Claim, Epoch, EpochNumber, Incarnation, Span
+from rekindle.node.prescribed import Prescribed, are_published
 from rekindle.node.steps import Steps
 from rekindle.plan import Fragment
 
@@ -46,6 +47,7 @@ class Claims:
         settle_s: float,
         clock: Callable[[], float],
         steps: Steps | None = None,
+        prescribed: Prescribed | None = None,
     ) -> None:
         self._keeper = keeper
         self._fragment = fragment
@@ -54,6 +56,7 @@ class Claims:
         self._settle_s = settle_s
         self._clock = clock
         self._steps = steps or Steps()
+        self._prescribed = prescribed or Prescribed()
         self._last: Claim | None = None
         self._last_rows = 0
         self._seen = 0
@@ -72,9 +75,8 @@ class Claims:
         while not self._stopping.is_set():
             claim = self._keeper.claim_of(self._fragment.name, epoch)
             if claim is None:
-                spans, rows, epochs = available(self._keeper, self._fragment, self._last, self._fragment.rows_max)
-                due = settle_at is not None and self._clock() >= settle_at and self._last_rows > 0
-                if rows or due or epochs >= EMPTY_MAX:
+                spans = self._proposal(epoch, due=settle_at is not None and self._clock() >= settle_at)
+                if spans is not None:
                     self._steps.at("before_claim", self._fragment.name, epoch)
                     claim = self._keeper.claim(self._fragment.name, epoch, spans, by=self._incarnation)
                     self._tell_late_starts(claim)
@@ -88,6 +90,14 @@ class Claims:
                 timeout = max(0.01, min(WAIT_S, settle_at - self._clock()))
             self._seen = self._keeper.wait(self._seen, timeout)
         return None
+
+    def _proposal(self, epoch: EpochNumber, *, due: bool) -> Mapping[str, Span] | None:
+        """What to propose now; None to wait. ``due`` says that the input has paused for long enough."""
+        prescribed = self._prescribed.of(self._fragment.name, epoch)
+        if prescribed is not None:
+            return prescribed if are_published(self._keeper, prescribed) else None
+        spans, rows, epochs = available(self._keeper, self._fragment, self._last, self._fragment.rows_max)
+        return spans if rows or (due and self._last_rows > 0) or epochs >= EMPTY_MAX else None
 
     def _tell_late_starts(self, claim: Claim) -> None:
         known = self._last.spans if self._last is not None else {}

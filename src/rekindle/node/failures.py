@@ -5,7 +5,7 @@ from __future__ import annotations
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from rekindle.errors import PythonWorkerDied, SegmentDamaged
+from rekindle.errors import PythonWorkerDied, SegmentDamaged, StateDamaged
 from rekindle.home import Home
 from rekindle.node.claims import Work
 from rekindle.streams.segments import verify
@@ -78,6 +78,8 @@ def is_of_user(error: BaseException) -> bool:
 
 
 def is_about_state(error: BaseException) -> bool:
-    """Whether Spark could not read the checkpoint or its state, rather than compute."""
+    """Whether a checkpoint or its state could not be read, by Spark or out of the stores, rather than computed on."""
     text = str(error)
-    return any(f"[{condition}" in text or f".{condition}" in text for condition in STATE_CONDITIONS)
+    return isinstance(error, StateDamaged) or any(
+        f"[{condition}" in text or f".{condition}" in text for condition in STATE_CONDITIONS
+    )

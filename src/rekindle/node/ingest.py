@@ -127,7 +127,7 @@ class Ingest(Worker):
             if context.stopping.is_set():
                 return None
             looked_at = context.monotonic()
-            newest = reader.newest(after, self._declaration.rows_max)
+            newest = self._newest(reader, after)
             self.looked = True
             if newest is not None:
                 span = Span(after, json.loads(json.dumps(newest)))
@@ -137,6 +137,16 @@ class Ingest(Worker):
                 took_s = context.monotonic() - looked_at
                 context.stopping.wait(max(POLL_S, LOOK_SHARE * took_s))
         return recorded.spans[name]
+
+    def _newest(self, reader: Reader, after: Any) -> Any:
+        """How far to read, None if there is nothing new."""
+        context, name = self.context, self.subject
+        prescribed = context.prescribed.of(name, self.epoch)
+        if prescribed is not None:
+            return prescribed[name].through
+        if context.prescribed.is_over(name):
+            return None
+        return reader.newest(after, self._declaration.rows_max)
 
     def _read_and_publish(self, reader: Reader, span: Span) -> None:
         context, name = self.context, self.subject

@@ -26,6 +26,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from rekindle.clock import wall
 from rekindle.errors import DeclarationError, Fenced, KeeperUnavailable, RekindleError
 from rekindle.guarantees import guarantees
 from rekindle.home import Home, open_home
@@ -38,6 +39,7 @@ from rekindle.node.deliver import Deliver
 from rekindle.node.executors import watch_executors
 from rekindle.node.ingest import REJECTED, Ingest, SparkIngest
 from rekindle.node.ownership import Ownership
+from rekindle.node.prescribed import Prescribed
 from rekindle.node.session import start_session
 from rekindle.node.stateful import Stateful
 from rekindle.node.stateless import Stateless
@@ -87,7 +89,7 @@ class Node:
         signal.signal(signal.SIGTERM, lambda *_: self._stopping.set())
         signal.signal(signal.SIGINT, lambda *_: self._stopping.set())
         home = open_home(options.home)
-        keeper = open_keeper(os.environ.get("REKINDLE_KEEPER"), home=home, clock=time.time, patience_s=PATIENCE_S)
+        keeper = open_keeper(os.environ.get("REKINDLE_KEEPER"), home=home, clock=wall, patience_s=PATIENCE_S)
         keeper.present(
             self._incarnation,
             host=socket.gethostname(),
@@ -170,12 +172,13 @@ class Node:
             cores=self._options.cores,
             analysis=analysis,
             steps=steps,
-            clock=time.time,
+            clock=wall,
             monotonic=time.monotonic,
             die=_die,
             jvm_alive=self._jvm_alive,
             ownership=Ownership(keeper, self._incarnation, self._stopping, _die, self._courtesy.take_part),
             stopping=self._stopping,
+            prescribed=Prescribed.from_environment(),
         )
 
     def _beat(self, keeper: Keeper, every_s: float) -> None:

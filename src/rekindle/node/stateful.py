@@ -54,6 +54,7 @@ class Stateful(Worker):
             settle_s=context.settings.settle_s,
             clock=context.monotonic,
             steps=context.steps,
+            prescribed=context.prescribed,
         )
         self._root = self._folder / f"{context.incarnation}-{self.tries}"
         self.epoch = EpochNumber(self._join().epoch + 1)

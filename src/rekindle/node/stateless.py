@@ -40,6 +40,7 @@ class Stateless(Worker):
             settle_s=context.settings.settle_s,
             clock=context.monotonic,
             steps=context.steps,
+            prescribed=context.prescribed,
         )
         context.spark.sparkContext.setJobGroup(self.subject, f"stream {self.subject}")
         self.epoch = EpochNumber(self._join() + 1)

@@ -24,6 +24,7 @@ from rekindle.home import Home
 from rekindle.keeper.keeper import Keeper
 from rekindle.keeper.records import EpochNumber, Incarnation
 from rekindle.node.ownership import Ownership
+from rekindle.node.prescribed import Prescribed
 from rekindle.node.steps import Steps
 from rekindle.node.traits import Analysis
 from rekindle.pipeline import Pipeline, Settings
@@ -54,6 +55,7 @@ class Context:
     jvm_alive: Callable[[], bool]
     ownership: Ownership
     stopping: threading.Event = field(default_factory=threading.Event)
+    prescribed: Prescribed = field(default_factory=Prescribed)
 
     @property
     def settings(self) -> Settings:

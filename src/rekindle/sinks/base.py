@@ -77,3 +77,8 @@ class Sink(ABC):
     @abstractmethod
     def describe(self) -> str:
         """One line for ``explain``. No secrets."""
+
+    def redirected(self, folder: Path) -> Sink | None:
+        """This sink, delivering into ``folder`` instead: files of lines or of Parquet, each line a row. ``verify``
+        judges what appears there. None if it cannot; then ``verify`` records what the sink would be given."""
+        return None

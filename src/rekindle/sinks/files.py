@@ -68,6 +68,9 @@ class Files(Sink):
     def describe(self) -> str:
         return f"files: {self.path} ({self.format})"
 
+    def redirected(self, folder: Path) -> Files:
+        return Files(folder, format=self.format)
+
 
 class FilesWriter(Writer):
     """Removes what dead writers left, and nothing else: a living one holds a lock on its hidden folder."""

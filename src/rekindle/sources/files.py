@@ -11,13 +11,13 @@ import difflib
 import fnmatch
 import os
 import stat
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rekindle.clock import wall
 from rekindle.errors import BrokenInvariant, DeclarationError, SourceError
 from rekindle.keeper.records import Position, Span
 from rekindle.sources import files_parquet, files_text
@@ -72,7 +72,7 @@ class Files(Source):
         pattern: str = "*",
         recursive: bool = False,
         settle_s: float = 0.05,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = wall,
     ) -> None:
         if format not in FORMATS:
             near = difflib.get_close_matches(str(format), FORMATS, 1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
-import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from rekindle.clock import wall
 from rekindle.errors import BrokenInvariant, DeclarationError
 from rekindle.keeper.records import Position, Span
 from rekindle.sources.base import Batch, Reader, Source
@@ -53,7 +54,7 @@ class Rate(Source):
         start: float | datetime | None = None,
         limit: int | None = None,
         late_s: float = 0.0,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = wall,
     ) -> None:
         if not (isinstance(rows_per_s, int | float) and 0 < rows_per_s < math.inf):
             raise DeclarationError(f"rows_per_s must be a number above 0, not {rows_per_s!r}")
@@ -84,6 +85,22 @@ class Rate(Source):
             late_s=late_s,
         )
         self._clock = clock
+
+    @property
+    def limit(self) -> int | None:
+        """After how many rows it ends."""
+        return self._rate.limit
+
+    def limited(self, rows: int) -> Rate:
+        """The same rows, at most so many."""
+        limit = rows if self._rate.limit is None else min(rows, self._rate.limit)
+        limited = copy.copy(self)
+        limited._rate = replace(self._rate, limit=limit)
+        return limited
+
+    def rows(self, start_us: int, begin: int, end: int) -> pa.Table:
+        """Rows ``begin`` to ``end`` (exclusive), computed without a node."""
+        return rows(self._rate, start_us, begin, end)
 
     def schema(self, spark: SparkSession) -> Any:
         from pyspark.sql.types import LongType, StructType, TimestampType
