@@ -6,6 +6,7 @@ No process dies here (see tests/faults); what is shown is that what a stream hol
 from __future__ import annotations
 
 import functools
+import shutil
 import threading
 import time
 from collections import Counter
@@ -87,14 +88,14 @@ class Node:
     def _die(self, error: BaseException) -> NoReturn:
         raise AssertionError("the node would end") from error
 
-    def run_until(self, done: Callable[[], bool]) -> None:
+    def run_until(self, done: Callable[[], bool], *, may_fail: bool = False) -> None:
         for worker in self.workers:
             worker.start()
         limit = time.monotonic() + PATIENCE_S
         try:
             while not done():
                 failures = self.keeper.failures()
-                assert not failures, failures[0].traceback
+                assert may_fail or not failures, failures[0].traceback
                 assert time.monotonic() < limit, {s: e.epoch for s, e in self.keeper.heads().items()}
                 time.sleep(0.05)
         finally:
@@ -241,10 +242,11 @@ def has_rows(keeper: Keeper, stream: str, count: int) -> bool:
     return sum(e.output.rows for e in keeper.epochs(stream, after=0)) >= count
 
 
-def test_any_other_spark_source_resumes_where_it_was(
+def test_any_other_spark_source_resumes_where_it_was_or_not_at_all(
     spark: SparkSession, keeper_and_home: tuple[Keeper, Home], tmp_path: Path
 ) -> None:
-    """Spark's rate source numbers its rows: none is missing and none comes twice over two lives of the node."""
+    """Spark's rate source numbers its rows: none is missing and none comes twice over two lives of the node. Without
+    the checkpoint, which alone knows what was read, nothing is read any more."""
     keeper, home = keeper_and_home
 
     def declared() -> rk.Pipeline:
@@ -264,7 +266,16 @@ def test_any_other_spark_source_resumes_where_it_was(
     values = sorted(row["value"] for row in node.rows("ticks"))
     assert values == list(range(len(values)))
     assert [row["twice"] for row in node.rows("doubled")] == [2 * row["value"] for row in node.rows("doubled")]
-    assert keeper.head("ticks") > 1
+    head = keeper.head("ticks")
+    assert head > 1
+
+    shutil.rmtree(home.work / "ticks" / "source")
+    (tmp_path / "3").mkdir()
+    node = Node(declared(), home, keeper, spark, tmp_path / "3")
+    node.run_until(lambda: bool(keeper.failures()), may_fail=True)
+    (failure,) = keeper.failures()
+    assert failure.subject == "ticks" and "ends before what was published from it" in failure.reason
+    assert keeper.head("ticks") == head
 
 
 def summed(limit: int, recovery: Policy) -> rk.Pipeline:
