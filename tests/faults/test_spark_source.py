@@ -2,7 +2,7 @@
 
 Fault model. Survived: SIGKILL of the node at each step of an epoch, and of its JVM alone. Lost: nothing, and nothing
 comes twice: the same rows in the same epochs as where nothing died, and what was on record stays as it was. Not
-survived: the loss of the source's checkpoint, which is refused.
+survived: the loss of the source's checkpoint, which is refused (tests/node/test_workers.py).
 """
 
 from __future__ import annotations
