@@ -45,6 +45,17 @@ def bring(spark: SparkSession, tmp_path: Path) -> Bring:
     return run
 
 
+@pytest.mark.parametrize(
+    ("format", "good", "bad"),
+    [("json", b'{"raw": 1, "file": 2, "reason": 3, "value": 4}', b"{"), ("csv", b"1,2,3,4", b"1,x,3,4")],
+)
+def test_columns_may_have_any_name(bring: Bring, format: str, good: bytes, bad: bytes) -> None:
+    schema = "raw long, file long, reason long, value long"
+    batch = bring({"a": good + b"\n" + bad + b"\n"}, format=format, schema=schema)
+    assert batch.rows() == [{"raw": 1, "file": 2, "reason": 3, "value": 4}]
+    assert [(origin, row) for origin, _, row in batch.rejects] == [("a", bad.decode())]
+
+
 def test_json_rows_come_in_order_with_their_types(bring: Bring) -> None:
     lines = b"".join(b'{"id": %d, "n": {"at": "2026-01-02T03:04:05Z"}, "l": [1, 2]}\n' % i for i in range(5000))
     batch = bring({"a.json": lines}, format="json", schema="id long, n struct<at: timestamp>, l array<int>")

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 CORRUPT = "_rekindle_corrupt"
 ROW = "_rekindle_row"
+RAW = "_rekindle_raw"
+FILE = "_rekindle_file"
+REASON = "_rekindle_reason"
+OURS = (CORRUPT, ROW, RAW, FILE, REASON)
 FIELDS_MAX = 20_480
 CHUNK = 1 << 22
 COMPRESSED_BYTES_PER_ROW = 16.0
@@ -108,7 +112,7 @@ def check_schema(schema: StructType, format: str) -> None:
     from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType, VariantType
 
     for column in schema:
-        if column.name.lower() in (CORRUPT, ROW):
+        if column.name.lower() in OURS:
             raise SourceError(f"the column name {column.name!r} belongs to Rekindle", hint="choose another name")
         nested = (ArrayType, MapType, StructType, VariantType, BinaryType)
         if format == "csv" and isinstance(column.dataType, nested):
@@ -159,13 +163,14 @@ def bring(
     session = _session(batch.spark)
     parsed, good = parse(session, paths, schema, options, named=False)
     bad = Observation()
-    counted = parsed.observe(bad, F.count_if(F.col("reason").isNotNull()).alias("rows"))
-    batch.add_frame(counted.filter(F.col("reason").isNull()).select(*good))
+    # Observing rows copies them, and Spark does not prune what is copied: the lines themselves are left behind first.
+    counted = parsed.select(*good, REASON).observe(bad, F.count_if(F.col(REASON).isNotNull()).alias("rows"))
+    batch.add_frame(counted.filter(F.col(REASON).isNull()).drop(REASON))
     if bad.get["rows"]:
         parsed, _ = parse(session, paths, schema, options, named=True)
-        rejected = parsed.filter(F.col("reason").isNotNull())
-        row = F.make_valid_utf8("raw").alias("row")
-        batch.reject_frame(rejected.select(_origin(folder).alias("origin"), "reason", row))
+        rejected = parsed.filter(F.col(REASON).isNotNull())
+        row = F.make_valid_utf8(RAW).alias("row")
+        batch.reject_frame(rejected.select(_origin(folder).alias("origin"), F.col(REASON).alias("reason"), row))
 
 
 def _json(
@@ -183,23 +188,24 @@ def _json(
     of_json = {k: v for k, v in options.items() if k != "lineSep"} | {"columnNameOfCorruptRecord": CORRUPT}
     lines = reader.text(paths).select("value", _file(named))
     blanks = F.lit(" \t\r\n\x00")
-    lines = lines.filter(F.btrim("value", blanks) != "")
+    is_plain = F.startswith("value", F.lit("{"))  # as nearly all are, and need no trimming
+    lines = lines.filter(is_plain | (F.btrim("value", blanks) != ""))
     parsed = lines.select(
-        F.col("value").alias("raw"),
-        "file",
+        F.col("value").alias(RAW),
+        FILE,
         F.from_json(F.concat(F.lit('{"rows":['), "value", F.lit("]}")), wrapped, of_json).alias("parsed"),
     )
     first = F.get("parsed.rows", F.lit(0))
     reason = (
-        F.when(~F.is_valid_utf8("raw"), "not UTF-8")
-        .when(~F.startswith(F.ltrim("raw", blanks), F.lit("{")), "not a JSON object")
+        F.when(~F.is_valid_utf8(RAW), "not UTF-8")
+        .when(~(F.startswith(RAW, F.lit("{")) | F.startswith(F.ltrim(RAW, blanks), F.lit("{"))), "not a JSON object")
         .when(
             F.col(f"parsed.{CORRUPT}").isNotNull() | first.isNull(),
             "malformed JSON, or a value that does not fit its column",
         )
         .when(F.size("parsed.rows") != 1, "more than one JSON object on a line")
     )
-    rows = parsed.select("raw", "file", reason.alias("reason"), first.alias(ROW))
+    rows = parsed.select(RAW, FILE, reason.alias(REASON), first.alias(ROW))
     return rows, [F.col(ROW).getField(c.name).alias(c.name) for c in schema]
 
 
@@ -221,14 +227,14 @@ def _csv(
     why = F.concat(F.lit("fields missing, too many, or not of their column's type; without a value: "), empty)
     corrupt = F.col(CORRUPT)
     reason = F.when(corrupt.isNotNull(), why)
-    return rows.select(*columns, corrupt.alias("raw"), _file(named), reason.alias("reason")), columns
+    return rows.select(*columns, corrupt.alias(RAW), _file(named), reason.alias(REASON)), columns
 
 
 def _file(named: bool) -> Column:
     """The file that a row is from. Spark makes it anew for every row, so it is asked for only if it is needed."""
     from pyspark.sql import functions as F
 
-    return (F.col("_metadata.file_path") if named else F.lit("")).alias("file")
+    return (F.col("_metadata.file_path") if named else F.lit("")).alias(FILE)
 
 
 def _quoted(name: str) -> str:
@@ -239,7 +245,7 @@ def _origin(folder: Path) -> Column:
     """The file's name inside the folder. Spark has it percent-encoded, but leaves ``+`` as it is."""
     from pyspark.sql import functions as F
 
-    path = F.url_decode(F.replace(F.col("file"), F.lit("+"), F.lit("%2B")))
+    path = F.url_decode(F.replace(F.col(FILE), F.lit("+"), F.lit("%2B")))
     prefix = str(folder).rstrip("/") + "/"
     return F.substr(path, F.instr(path, prefix) + F.lit(len(prefix)))
 
