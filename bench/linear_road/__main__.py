@@ -73,12 +73,15 @@ def main() -> int:
             options.json.write_text(json.dumps(report, indent=1) + "\n")
             return bool(found.get("right") and found.get("in_time"))
 
-        if options.rating:
-            report["rating"] = rating(passes, options.expressways)
-            say(f"rating: {report['rating']} expressways on {options.cores} cores")
-            options.json.write_text(json.dumps(report, indent=1) + "\n")
-        else:
-            passes(options.expressways)
+        try:
+            if options.rating:
+                report["rating"] = rating(passes, options.expressways)
+                options.json.write_text(json.dumps(report, indent=1) + "\n")
+            else:
+                passes(options.expressways)
+        except KeyboardInterrupt:
+            say(f"interrupted after {len(report['runs'])} runs")
+            return 130
     for found in report["runs"]:
         print(_told(found))
     if options.rating:
