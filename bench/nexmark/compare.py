@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,12 +22,12 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from bench._place import Place, environment
+from bench._rounds import rekindle_command, run_to_end
 from bench._workload import Scale, Step, Workload, picked, sliced
 from bench.nexmark import generator
 from bench.nexmark.workload import WORKLOADS
 
 IDLE_S = 3
-RUN_S_MAX = 300
 
 
 def small(workload: Workload, rows: int) -> Workload:
@@ -60,19 +59,8 @@ def plain(spark: SparkSession, workload: Workload, source: Path, run: Path, *, f
 def rekindle(workload: Workload, source: Path, run: Path, *, cores: int = 2, rows_max: int = 20_000) -> pa.Table:
     """All rows that the pipeline delivers, run by its command until nothing comes any more."""
     place = Place(source, run / "output", "rollback", None, rows_max, workload.parameters)
-    command = [sys.executable, "-m", "rekindle", "run", str(workload.pipeline), "--home", str(run / "home")]
-    options = ["--until-idle", f"{IDLE_S}s", "--cores", str(cores), "--json"]
-    run.mkdir(parents=True)
-    done = subprocess.run(
-        [*command, *options],
-        env={**os.environ, **environment(place), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        timeout=RUN_S_MAX,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{workload.name} ended with {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+    also = {**environment(place), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    run_to_end(workload.name, rekindle_command(workload.pipeline, run, cores, IDLE_S), run, source, also)
     parts = sorted((run / "output").glob("epoch=*/*.parquet"))
     return settled(workload, pa.concat_tables([pq.read_table(part, partitioning=None) for part in parts]))
 
