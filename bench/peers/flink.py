@@ -41,6 +41,7 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{ISO8601} %-5p %c{1} - %m%n
 """
 UP_S = 60.0
+SUBMIT_S = 120.0
 TEND_S = 0.05
 ASK_S = 0.25
 ASK_S_MAX = 2.0
@@ -147,15 +148,17 @@ class Flink(Peer):
 
     def _command(self, name: str) -> list[str]:
         assert self._home is not None
-        opens = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED]
-        logging = f"-Dlog4j.configurationFile={self.run}/conf/log4j.properties"
-        flags = [*flink_sql.heap_flags(name), *opens, logging, "-Duser.timezone=UTC"]
         main = [JOB_MANAGER if name == JOB else TASK_MANAGER, "--configDir", str(self.run / "conf")]
         if name != JOB:
             self._lives += 1
             self._ids[name] = f"{name}-{self._lives}"
             main.append(f"-Dtaskmanager.resource-id={self._ids[name]}")
-        return [java(), *flags, "-cp", self._home.classpath, *main]
+        return self._java(flink_sql.heap_flags(name), self._home.classpath, main)
+
+    def _java(self, flags: list[str], classpath: str, main: list[str]) -> list[str]:
+        opens = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED]
+        logging = f"-Dlog4j.configurationFile={self.run}/conf/log4j.properties"
+        return [java(), *flags, *opens, logging, "-Duser.timezone=UTC", "-cp", classpath, *main]
 
     def _submit(self, checkpoint: Path | None) -> None:
         assert self._home is not None
@@ -163,23 +166,22 @@ class Flink(Peer):
         job.write_text(
             flink_sql.script(self._workload, self.place.source, self.output, tuned=self._tuned, checkpoint=checkpoint)
         )
-        opens = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED]
-        logging = f"-Dlog4j.configurationFile={self.run}/conf/log4j.properties"
-        classpath = ["-cp", self._home.client_classpath]
-        command = [java(), "-Xmx512m", *opens, logging, "-Duser.timezone=UTC", *classpath, CLIENT]
-        environment = {**self._environment(), "FLINK_CONF_DIR": str(self.run / "conf")}
-        done = subprocess.run(
-            [*command, "embedded", "-f", str(job), "-hist", str(self.run / "history")],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=2 * UP_S,
-            check=False,
-        )
-        (self.run / "client").write_text(done.stdout + done.stderr)
-        if done.returncode != 0 or "[ERROR]" in done.stdout or "Job ID" not in done.stdout:
-            raise PeerFailed(f"{self.name} does not take the job\n{_errors(done.stdout + done.stderr)}")
+        main = [CLIENT, "embedded", "-f", str(job), "-hist", str(self.run / "history")]
+        try:
+            done = subprocess.run(
+                self._java(flink_sql.heap_flags(JOB), self._home.client_classpath, main),
+                env={**self._environment(), "FLINK_CONF_DIR": str(self.run / "conf")},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=SUBMIT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise PeerFailed(f"{self.name} does not take the job within {SUBMIT_S:g} s\n{self.story()}") from None
+        said = done.stdout + done.stderr
+        if done.returncode != 0 or "[ERROR]" in said or "Job ID" not in said:
+            raise PeerFailed(f"{self.name} does not take the job\n{_errors(said)}")
 
     def _tend(self) -> None:
         """The parent of all: what ended is started again; more than what was killed must not end."""
