@@ -306,7 +306,7 @@ def test_what_was_trimmed_is_out_of_reach_and_the_rest_starts_from_a_safe_point(
     report = specimen.audit(Wish(frozenset({"counts"})))
     assert not report.wrong, report.wrong
     (note,) = report.findings
-    assert f"{oldest} epochs of 'counts' (1 to {oldest}) are out of reach" in note.what
+    assert f"{oldest} epochs of 'counts', 1 to {oldest}, are out of reach" in note.what
     done = {(line.check, line.subject): line for line in report.checked}
     assert done["recomputed", "counts"].count == head - oldest
 
