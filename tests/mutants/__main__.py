@@ -52,7 +52,10 @@ def main(arguments: list[str]) -> int:
     for number, mutant in enumerate(chosen, 1):
         print(f"{number} of {len(chosen)}: {mutant.name}", file=sys.stderr, end="\r", flush=True)
         before_s = _children_s()
-        found = _judge(mutant)
+        try:
+            found = _judge(mutant)
+        except Broken as broken:
+            found, survivors = f"NOT JUDGED: {broken}", survivors + 1
         survivors += not found
         took = f"  ({_children_s() - before_s:.1f} s)" if options.times else ""
         print(f"{mutant.name:<55} {found or 'NOBODY: it survives'}{took}", flush=True)
@@ -147,8 +150,12 @@ def _in_child(act: Callable[[], str]) -> str:
         said = pipe.read().decode()
     _, status = os.waitpid(child, 0)
     if status != 0:
-        raise SystemExit(f"{said or 'no word'} (status {status})")
+        raise Broken(said or f"no word, status {status}")
     return said
+
+
+class Broken(Exception):
+    """A check could not be made."""
 
 
 def _children_s() -> float:

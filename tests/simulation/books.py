@@ -113,7 +113,9 @@ class Books:
     sqlite = True
 
     def __init__(self, schema: list[str]) -> None:
-        self.connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self.connection = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False, cached_statements=512
+        )
         self.network: Network | None = None
         self.watch: Callable[[list[Change]], None] = lambda changes: None
         self.changed: Callable[[int], None] = lambda token: None
@@ -124,6 +126,10 @@ class Books:
         for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             self._tables.append(name)
         self.connection.execute("CREATE TABLE journal (tab TEXT, what TEXT, before TEXT, after TEXT)")
+        self.connection.execute(
+            "CREATE TRIGGER changes AFTER UPDATE ON counters WHEN NEW.name = 'changes' "
+            "BEGIN INSERT INTO journal VALUES ('counters', 'update', NULL, NEW.value); END"
+        )
         for table, when in _WATCHED.items():
             columns = [row[1] for row in self.connection.execute(f"PRAGMA table_info({table})")]
             rows = {o: "json_object(" + ", ".join(f"'{c}', {o}.{c}" for c in columns) + ")" for o in ("OLD", "NEW")}
@@ -155,9 +161,6 @@ class Books:
         """Read past the network, for those who judge."""
         return ask(self._thin)
 
-    def token(self) -> int:
-        return int(self.connection.execute("SELECT value FROM counters WHERE name = 'changes'").fetchone()[0])
-
     def close(self) -> None:
         """It is used again."""
 
@@ -184,8 +187,11 @@ class Books:
         journal = connection.execute("SELECT * FROM journal").fetchall()
         if journal:
             connection.execute("DELETE FROM journal")
-            self.watch([Change((tab, what, b and json.loads(b), a and json.loads(a))) for tab, what, b, a in journal])
-        self.changed(self.token())
+            rows = [line for line in journal if line[0] != "counters"]
+            if rows:
+                self.watch([Change((tab, what, b and json.loads(b), a and json.loads(a))) for tab, what, b, a in rows])
+            if len(rows) < len(journal):
+                self.changed(max(int(line[3]) for line in journal if line[0] == "counters"))
         return result
 
 

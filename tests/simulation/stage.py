@@ -193,6 +193,7 @@ def _set_the_process(process: Any) -> None:
 
 def _set_the_supervisor(rooms: dict[str, Any]) -> None:
     supervise = rooms["supervisor.supervise"]
+    _replace(supervise, "os", VirtualOs())
     _replace(supervise, "Processes", lambda home_id: hosts.Processes(now_playing().machine))
     _replace(supervise, "Chronicle", partial(supervise.Chronicle, clock=TIME.time))
     _replace(rooms["supervisor.lives"], "start_ticks", lambda pid: pid)

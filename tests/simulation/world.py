@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -79,6 +80,9 @@ class Stage:
         shared = Path("/dev/shm")
         self.folder = Path(tempfile.mkdtemp(prefix="rekindle-", dir=shared if os.access(shared, os.W_OK) else None))
         self._number = 0
+        gc.collect()
+        gc.freeze()  # what is there now stays: the collector need not look at it again and again
+        gc.set_threshold(20_000, 20, 50)
 
     def play(self, seed: int, story: Callable[[str], None] | None = None) -> World:
         """Run one schedule to its end. ``failure`` of the answer says what went wrong."""
@@ -160,7 +164,7 @@ class World:
                 self.count("crash_at_step", f"{running} at {what}")
                 self.machine.end(running, -9)
             elif happens == "pause":
-                self.pause(running, what)
+                self.pause(running, what, "pause_at_step")
                 loop.give_way()
 
     def request(self) -> None:
@@ -171,6 +175,7 @@ class World:
         self.point("request")
         late_s = self.faults.late_s()
         if late_s:
+            self.count("late", f"{running} by {late_s:.1f} s")
             loop.sleep(late_s)
         self._while_cut(running, "requests")
 
@@ -244,7 +249,8 @@ class World:
 
     def tell(self, what: str) -> None:
         if self._story is not None:
-            self._story(f"{self.loop.now_s - 1000:9.3f}  {self.loop.current.process!s:14}  {what}")
+            told = what.replace(str(self.home.root), "home")
+            self._story(f"{self.loop.now_s - 1000:9.3f}  {self.loop.current.process!s:14}  {told}")
 
     def count(self, kind: str, what: str) -> None:
         self.happened[kind] = self.happened.get(kind, 0) + 1
@@ -346,14 +352,14 @@ class World:
             self.count("crash", f"{victim}")
             self.machine.end(victim, -9)
 
-    def pause(self, victim: Process, what: str) -> None:
+    def pause(self, victim: Process, what: str, kind: str = "pause") -> None:
         length_s = self.faults.length_s()
         self.loop.hold(victim, True)
         if isinstance(victim, NodeProcess) and self.faults.hangs():
             victim.hangs = True
             self.count("hang", f"{victim} {what}")
             return
-        self.count("pause", f"{victim} for {length_s:.1f} s {what}")
+        self.count(kind, f"{victim} for {length_s:.1f} s {what}")
         self._later(length_s, lambda: self.loop.hold(victim, getattr(victim, "hangs", False)))
 
     def _pause(self) -> None:

@@ -23,9 +23,9 @@ _CHUNK_BYTES = 1 << 20
 def checksum(path: Path) -> str:
     """XXH3-64 of a file's content, in hex."""
     digest = xxhash.xxh3_64()
-    buffer = bytearray(_CHUNK_BYTES)
-    view = memoryview(buffer)
     with open(path, "rb", buffering=0) as file:
+        buffer = bytearray(min(_CHUNK_BYTES, os.fstat(file.fileno()).st_size + 1))  # most files are small
+        view = memoryview(buffer)
         while count := file.readinto(buffer):
             digest.update(view[:count])
     return digest.hexdigest()
