@@ -53,6 +53,7 @@ def run(monkeypatch: pytest.MonkeyPatch, folder: Path, *, quick: bool = True) ->
     short = ["--quick"] if quick else ["--warm", "20", "--lead", "5", "--paced", "15", "--minute", "30"]
     monkeypatch.setattr(sys, "argv", ["linear_road", *short, "--json", str(said), "--keep", str(folder / "kept")])
     monkeypatch.setattr(command, "Run", Fake)
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # this process's handlers stay as they are
     code = command.main()
     return code, json.loads(said.read_text())["runs"][0]
 
