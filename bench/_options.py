@@ -76,7 +76,7 @@ def parse(arguments: Sequence[str], about: str | None = None) -> Options:
     parser = argparse.ArgumentParser(
         prog="./run bench", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="under five minutes: shows that it works, not how fast")
+    parser.add_argument("--quick", action="store_true", help="some minutes: shows that it works, not how fast")
     parser.add_argument("--workloads", type=_names, metavar="A,B", help="all of them unless given")
     parser.add_argument("--peers", type=_names, metavar="A,B", help="by measure unless given")
     parser.add_argument("--measures", type=_names, metavar="A,B", default=list(f.MEASURES), help=", ".join(f.MEASURES))

@@ -30,7 +30,7 @@ from bench.peers.base import Peer, PeerFailed
 from rekindle.errors import RekindleError
 
 POLL_S = 0.02
-START_S = 180.0
+START_S = 240.0
 DRAIN_S = 45.0
 REST_S = 600.0
 SETTLED_S = 2.0

@@ -125,11 +125,10 @@ class Peer(ABC):
         return self.look().outputs()
 
     def results(self) -> Iterator[pa.Table]:
-        """The content of every output that is there, in the order of their names."""
-        newest = self.look().newest
-        for name in sorted(newest):
-            if self._there(name):
-                for path in newest[name].kept:
+        """The content of every output that is there, in the order in which they were shown."""
+        for shown in sorted(self.look().newest.values(), key=lambda shown: (shown.at_s, shown.name)):
+            if self._there(shown.name):
+                for path in shown.kept:
                     yield self.read(path)
 
     def read(self, path: Path) -> pa.Table:

@@ -209,7 +209,8 @@ class Flink(Peer):
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         deadline_s = time.monotonic() + UP_S
         while not condition():
-            if self._ending.is_set() or time.monotonic() > deadline_s:
+            ended = any(p.poll() is not None and p.pid not in self._killed for p in self._running.values())
+            if ended or self._ending.is_set() or time.monotonic() > deadline_s:
                 raise PeerFailed(f"{self.name} did not {what} within {UP_S:g} s\n{self.story()}")
             time.sleep(0.1)
 

@@ -14,6 +14,8 @@ TASK_HEAP_MB = 1024
 FRAMEWORK_MB = 128
 NETWORK_MB = 128
 MANAGED_MB = 256
+METASPACE_MB = 256
+OVERHEAD_MB = 192
 TUNED = {
     "heartbeat.interval": "500 ms",
     "heartbeat.timeout": "2 s",
@@ -51,12 +53,16 @@ def settings(run: Path, ports: Mapping[str, int], *, tuned: bool, interval_s: fl
         "taskmanager.memory.network.min": f"{NETWORK_MB}m",
         "taskmanager.memory.network.max": f"{NETWORK_MB}m",
         "taskmanager.memory.managed.size": f"{MANAGED_MB}m",
+        "taskmanager.memory.jvm-metaspace.size": f"{METASPACE_MB}m",
+        "taskmanager.memory.jvm-overhead.min": f"{OVERHEAD_MB}m",
+        "taskmanager.memory.jvm-overhead.max": f"{OVERHEAD_MB}m",
         "parallelism.default": str(TASK_MANAGERS),
         "execution.checkpointing.interval": f"{round(interval * 1000)} ms",
         "execution.checkpointing.mode": "EXACTLY_ONCE",
         "execution.checkpointing.dir": f"file://{run}/checkpoints",
         "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
         "io.tmp.dirs": f"{run}/tmp",
+        "web.tmpdir": f"{run}/tmp",
     }
     return {**said, **(TUNED if tuned else {})}
 
@@ -64,9 +70,10 @@ def settings(run: Path, ports: Mapping[str, int], *, tuned: bool, interval_s: fl
 def heap_flags(name: str) -> list[str]:
     """Of the JVM of a process, as Flink's own scripts would work them out."""
     if name == "job":
-        return ["-Xmx512m", "-XX:MaxMetaspaceSize=256m"]
+        return ["-Xmx512m", f"-XX:MaxMetaspaceSize={METASPACE_MB}m"]
     heap, direct = FRAMEWORK_MB + TASK_HEAP_MB, FRAMEWORK_MB + NETWORK_MB
-    return [f"-Xmx{heap}m", f"-Xms{heap}m", f"-XX:MaxDirectMemorySize={direct}m", "-XX:MaxMetaspaceSize=256m"]
+    limits = [f"-XX:MaxDirectMemorySize={direct}m", f"-XX:MaxMetaspaceSize={METASPACE_MB}m"]
+    return [f"-Xmx{heap}m", f"-Xms{heap}m", *limits]
 
 
 def script(workload: Workload, source: Path, output: Path, *, tuned: bool, checkpoint: Path | None) -> str:

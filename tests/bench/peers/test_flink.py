@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bench.peers import flink
-from bench.peers.base import Peer, PeerFailed, Place, marked
+from bench.peers.base import Peer, PeerFailed, Place, Shown, marked
 from bench.peers.flink import JOB, TASKS, Flink
 from bench.peers.flink_home import FlinkHome
 from tests.bench.workloads import AS_IT_IS, numbered
@@ -105,3 +105,14 @@ def test_a_file_is_an_output_once_it_has_its_name(tmp_path: Path, monkeypatch: p
     assert peer.outputs() == []
     (peer.output / ".part-0-0.inprogress.1").rename(peer.output / "part-0-0")
     assert [output.rows for output in peer.outputs()] == [5] and peer.gone() == []
+
+
+def test_what_was_shown_later_comes_later_whatever_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = made(tmp_path, monkeypatch)
+    peer.output.mkdir(parents=True)
+    for at_s, name in ((1.0, "part-b-0-9"), (2.0, "part-b-0-10"), (3.0, "part-a-0-0")):
+        path = peer.output / name
+        pq.write_table(numbered(int(at_s), 5), path)
+        peer._seen.add(name)
+        peer.sight.add(Shown(name, at_s, (path,), 5))
+    assert [table["seq"][0].as_py() for table in peer.results()] == [1, 2, 3]
