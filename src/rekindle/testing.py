@@ -49,6 +49,7 @@ def rekindle_verify(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
         given: str | Path | None = None,
         postgres: bool = False,
         real_sinks: bool = False,
+        determinism: bool = True,
         cores: int | None = None,
     ) -> Report:
         from rekindle.verify.experiment import Request
@@ -70,6 +71,7 @@ def rekindle_verify(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
                 given=None if given is None else rootpath / given,
                 postgres=postgres,
                 real_sinks=real_sinks,
+                determinism=determinism,
                 cores=cores,
             ),
             Captured(),

@@ -24,7 +24,7 @@ def test_words_are_counted_precisely_though_everything_dies(rekindle_verify: Rek
     for file in range(FILES):
         lines = [{"id": 10 * file + n, "line": f"word{n} word{n % 3} file{file}"} for n in range(10)]
         (folder / f"{file:02d}.json").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    report = rekindle_verify(WORDS, runs=1, per_run=1, faults=["kill-all"], given=tmp_path, cores=1)
+    report = rekindle_verify(WORDS, runs=1, per_run=1, faults=["kill-all"], given=tmp_path, cores=1, determinism=False)
     assert report.is_precise and report.holds and report.injected == 1
     assert {output.name for output in report.outputs} == {"lines", "lines_rejected", "counts", "counts_sink"}
     (run,) = report.runs

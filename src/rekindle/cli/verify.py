@@ -67,6 +67,10 @@ def verify(
         bool,
         typer.Option("--real-sinks", help="Also call the sinks that cannot deliver into a folder, such as Foreach."),
     ] = False,
+    determinism: Annotated[
+        bool,
+        typer.Option("--determinism/--no-determinism", help="Also compute epochs again in other ways, and compare."),
+    ] = True,
     cores: Annotated[int | None, typer.Option("--cores", min=1, help="Cores of each node.")] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write all of it as JSON; '-' prints it.")
@@ -76,7 +80,9 @@ def verify(
     ] = None,
     markdown_file: Annotated[
         Path | None,
-        typer.Option("--markdown", metavar="FILE", help="Put the table of faults and verdicts into this page."),
+        typer.Option(
+            "--markdown", metavar="FILE", help="Put the table of faults and verdicts into this page, after each run."
+        ),
     ] = None,
     keep: Annotated[
         Path | None, typer.Option("--keep", metavar="DIR", help="Keep the scratch homes in a new DIR.")
@@ -90,12 +96,18 @@ def verify(
     """
     from rekindle.verify.experiment import Request
     from rekindle.verify.experiment import verify as experiment
+    from rekindle.verify.markdown import put_table
     from rekindle.verify.schedule import parse_kinds
 
     kinds = KINDS if faults == "all" else parse_kinds(faults)
     source_s = parse_duration(for_, what="--for")
     if keeper not in (SQLITE, POSTGRESQL):
         raise DeclarationError(f"--keeper {keeper!r} is not a kind of keeper", hint=f"{SQLITE} or {POSTGRESQL}")
+
+    def so_far(report: Report) -> None:
+        if markdown_file is not None:
+            put_table(report, markdown_file)
+
     with _folder(keep) as folder, interruptible(), view_for(as_json=json_file == Path("-")) as view:
         request = Request(
             file=file,
@@ -111,23 +123,23 @@ def verify(
             apart=apart,
             cores=cores,
             postgres=keeper == POSTGRESQL,
+            determinism=determinism,
         )
         try:
-            report = experiment(request, view)
+            report = experiment(request, view, so_far)
         except KeyboardInterrupt:
             note("interrupted; everything that was started has ended")
             raise typer.Exit(INTERRUPTED) from None
-    tell(report, json_file, html_file, markdown_file)
+    tell(report, json_file, html_file)
     if keep is not None:
         note(f"kept: {keep}")
     raise typer.Exit(0 if report.holds else 1)
 
 
-def tell(report: Report, json_file: Path | None, html_file: Path | None, markdown_file: Path | None) -> None:
+def tell(report: Report, json_file: Path | None, html_file: Path | None) -> None:
     """The table, and the files that were asked for."""
     import orjson
 
-    from rekindle.verify.markdown import put_table
     from rekindle.verify.page import page
     from rekindle.verify.table import conclusion, examples, table
 
@@ -146,8 +158,6 @@ def tell(report: Report, json_file: Path | None, html_file: Path | None, markdow
             json_file.write_bytes(orjson.dumps(report.to_json(), option=orjson.OPT_INDENT_2))
     if html_file is not None:
         html_file.write_text(page(report), encoding="utf-8")
-    if markdown_file is not None:
-        put_table(report, markdown_file)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -11,16 +12,16 @@ from typing import Protocol
 
 from rekindle.errors import DeclarationError, FragmentFailed, RekindleError
 from rekindle.guarantees import guarantees, sink_guarantees
-from rekindle.home import Home
 from rekindle.java import check_java
-from rekindle.keeper import Keeper
 from rekindle.keeper.records import REJECTED_SUFFIX, Span
 from rekindle.load import load_pipeline
 from rekindle.node.prescribed import Prescribed
 from rekindle.plan import check
+from rekindle.recovery.policy import PRECISE
 from rekindle.verify import compare
 from rekindle.verify.classify import DIVERGENT, Finding
 from rekindle.verify.faults import Fault, Injected
+from rekindle.verify.findings import Finding as Unequal
 from rekindle.verify.inject import Action, inject, plan_steps
 from rekindle.verify.redirect import Binding, copy_input, has_end, is_read_once
 from rekindle.verify.report import Course, Output, Report, RunReport
@@ -46,8 +47,8 @@ class View(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be verified, and how. ``folder`` is scratch, and empty. ``determinism`` looks at the home of the
-    undisturbed run and its keeper for what does not come out the same each time; its findings, in words."""
+    """What is to be verified, and how. ``folder`` is scratch, and empty. ``determinism`` asks for the determinism check
+    on what the undisturbed run published."""
 
     file: Path
     folder: Path
@@ -62,7 +63,7 @@ class Request:
     apart: bool = False
     cores: int | None = None
     postgres: bool = False
-    determinism: Callable[[Home, Keeper], Sequence[str]] | None = None
+    determinism: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +78,10 @@ class Tried:
     failure: str
 
 
-def verify(request: Request, view: View) -> Report:
-    """Run everything, and judge. Raises RekindleError if the pipeline does not even run undisturbed."""
-    return Experiment(request, view).run()
+def verify(request: Request, view: View, so_far: Callable[[Report], None] = lambda report: None) -> Report:
+    """Run everything, and judge; ``so_far`` is given what it has come to after each run. Raises RekindleError if the
+    pipeline does not even run undisturbed."""
+    return Experiment(request, view).run(so_far)
 
 
 class Experiment:
@@ -107,7 +109,7 @@ class Experiment:
         self._doing = ""
         self._nondeterminism: tuple[str, ...] = ()
 
-    def run(self) -> Report:
+    def run(self, so_far: Callable[[Report], None]) -> Report:
         request = self._request
         planned = schedule(request.seed, request.runs, request.kinds, per_run=request.per_run, apart=request.apart)
         with ExitStack() as stack:
@@ -115,23 +117,27 @@ class Experiment:
                 Surroundings(request.folder, postgres=request.postgres, lease_s=self._pipeline.settings.lease_s)
             )
             right = self._undisturbed(around)
-            outputs = self._outputs(right.outcome)
-            tried = []
+            tried: list[Tried] = []
             for number, faults in enumerate(planned, start=1):
                 tried.append(self._faulted(number, faults, around))
-                self._tell(tried[-1], self._findings(outputs, right, tried[-1], ()))
-            found = [self._findings(outputs, right, one, ()) for one in tried]
-            unrepeatable: tuple[str, ...] = ()
-            if any(finding.rollback == DIVERGENT for findings in found for finding in findings.values()):
-                unrepeatable = self._unrepeatable(outputs, right, around)
-                found = [self._findings(outputs, right, one, unrepeatable) for one in tried]
+                report = self._judged(right, tried, ())
+                self._tell(report.runs[-1])
+                so_far(report)
+            report = self._judged(right, tried, ())
+            if any(finding.rollback == DIVERGENT for run in report.runs for finding in run.findings.values()):
+                report = self._judged(right, tried, self._unrepeatable(right, around))
+                so_far(report)
+        return report
+
+    def _judged(self, right: Tried, tried: Sequence[Tried], unrepeatable: tuple[str, ...]) -> Report:
+        outputs = self._outputs(right.outcome)
         return Report(
             pipeline=self._pipeline.name,
-            file=str(request.file),
-            seed=request.seed,
+            file=str(self._request.file),
+            seed=self._request.seed,
             outputs=outputs,
             undisturbed=self._report(right, {}),
-            runs=tuple(self._report(one, findings) for one, findings in zip(tried, found, strict=True)),
+            runs=tuple(self._report(one, self._findings(outputs, right, one, unrepeatable)) for one in tried),
             unrepeatable=unrepeatable,
             nondeterminism=self._nondeterminism,
         )
@@ -155,11 +161,11 @@ class Experiment:
     def _faulted(self, number: int, faults: list[Fault], around: Surroundings) -> Tried:
         return self._play(number, f"run {number} of {self._request.runs}", faults, around)[0]
 
-    def _unrepeatable(self, outputs: tuple[Output, ...], right: Tried, around: Surroundings) -> tuple[str, ...]:
+    def _unrepeatable(self, right: Tried, around: Surroundings) -> tuple[str, ...]:
         """The outputs that differ in a second undisturbed run: what they should be is not known."""
         self._view.say("some output differs from that of the undisturbed run: does it without any fault?")
         again = self._play(0, CONTROL, (), around)[0]
-        findings = self._findings(outputs, right, again, ())
+        findings = self._findings(self._outputs(right.outcome), right, again, ())
         return tuple(name for name, finding in findings.items() if finding.rollback == DIVERGENT)
 
     def _play(
@@ -189,8 +195,8 @@ class Experiment:
                 injected, failure = self._look_on(trial, [f for f in faults if f.kind != "step"], ready.known)
                 injected += [_reached(trial, item, fault, started_s) for item, fault in steps.items()]
                 outcome = compare.outcome(trial.home, trial.keeper, trial.witnessed(), self._pipeline, folder / "sinks")
-                if number == 0 and not self._heads and self._request.determinism is not None:
-                    self._nondeterminism = tuple(self._request.determinism(trial.home, trial.keeper))
+                if self._request.determinism and not self._heads and not failure:
+                    self._nondeterminism = self._check_determinism(trial)
                 claims = compare.scripted(self._pipeline, trial.keeper, but=self._behind_gaps)
         if ready.home is not None:  # what was on the small disk was kept
             outcome = replace(outcome, home=replace(outcome.home, root=folder / "home"))
@@ -272,6 +278,23 @@ class Experiment:
             if is_read_once(declaration.source)
         }
 
+    def _check_determinism(self, trial: Trial) -> tuple[str, ...]:
+        """What comes out differently when it is computed once more, in words."""
+        from rekindle.verify.code import code_of
+        from rekindle.verify.determinism import check_determinism
+
+        cores = self._request.cores or os.cpu_count() or 1
+        report = check_determinism(
+            code_of(trial.home, trial.keeper, None, cores),
+            trial.home,
+            trial.keeper,
+            keeper_url=trial.place.direct,
+            cores=cores,
+            seed=self._request.seed,
+            tell=lambda what, done, total: self._view.progress(f"determinism: {what}", done / max(1, total)),
+        )
+        return tuple(in_words(finding) for finding in report.wrong)
+
     # -- judging -------------------------------------------------------------------------------------
 
     def _outputs(self, outcome: compare.Outcome) -> tuple[Output, ...]:
@@ -311,10 +334,10 @@ class Experiment:
                 )
         return found
 
-    def _tell(self, tried: Tried, findings: dict[str, Finding]) -> None:
-        bad = [f"{name} {finding.verdict}" for name, finding in findings.items() if finding.verdict != "precise"]
-        how = tried.failure or ", ".join(bad) or "all precise"
-        self._view.say(f"run {tried.number}: {how}, in {tried.seconds:.0f} s")
+    def _tell(self, run: RunReport) -> None:
+        bad = [f"{name} {finding.verdict}" for name, finding in run.findings.items() if finding.verdict != PRECISE]
+        how = run.failure or ", ".join(bad) or "all precise"
+        self._view.say(f"run {run.number}: {how}, in {run.course.seconds:.0f} s")
 
     def _report(self, tried: Tried, findings: dict[str, Finding]) -> RunReport:
         outcome, started_s = tried.outcome, tried.started_s
@@ -331,6 +354,12 @@ class Experiment:
         )
         course = Course(tried.seconds, {name: sorted(times) for name, times in arrivals.items()}, pauses)
         return RunReport(tried.number, started_s, faults, findings, course, tried.failure)
+
+
+def in_words(finding: Unequal) -> str:
+    """A finding of the determinism check, with the first row that differs."""
+    rows = [f"{what} {shown[0]}" for what, shown in (("one", finding.expected), ("another", finding.found)) if shown]
+    return f"{finding.what}{': ' if rows else ''}{', '.join(rows)}"
 
 
 def _reached(trial: Trial, item: str, fault: Fault, started_s: float) -> Injected:
