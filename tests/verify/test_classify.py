@@ -62,7 +62,7 @@ def test_rows_that_are_withdrawn_for_good_are_a_gap() -> None:
 
 
 def test_what_was_dropped_on_record_is_a_gap() -> None:
-    finding = classify({}, [], dropped={4: 100}, agreed=7)
+    finding = classify({}, [], dropped={4: 100, 6: 0}, agreed=7)
     assert finding.verdict == "gap" and finding.gaps == (Gap(4, 100, on_record=True),)
     assert finding.rows == finding.received == 7
 

@@ -154,7 +154,8 @@ def classify(
             if right.total() < due:
                 tally.lose(epoch, due - right.total())
     for epoch, rows in sorted((dropped or {}).items()):
-        tally.gaps.append(Gap(epoch, rows, on_record=True))
+        if rows:  # an epoch that had no input was dropped without any loss
+            tally.gaps.append(Gap(epoch, rows, on_record=True))
     return tally.finding()
 
 
