@@ -319,6 +319,8 @@ class Judge:
                 content = self._stores[store].held.get(place.object, b"")[place.offset : place.offset + entry.bytes]
                 if digest_of(content) != entry.checksum:
                     raise Violation("a safe point has its copies", f"{entry.path} of {what} is not in {store}")
+                if entry.path.startswith("state/") and not _is_json(content):
+                    raise Violation("7", f"{entry.path} of {what} was damaged before it was shipped")
 
     def removes(self, store: str, name: str) -> None:
         """A store is told to remove an object: the newest safe point of a fragment must not need it."""
@@ -395,3 +397,11 @@ class Judge:
 
 def _text(row: Row) -> str:
     return json.dumps(row, sort_keys=True)
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        json.loads(content)
+    except ValueError:
+        return False
+    return True
