@@ -264,7 +264,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "keeper.safety",
         "if built_on != (newest.epoch if newest is not None else 0):",
         "if False:",
-        SIMULATION,
         "tests/keeper/test_safety.py",
     ),
     _mutant(
