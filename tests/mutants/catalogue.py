@@ -246,6 +246,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "node.stateful",
         "if self._shipping is not None and epoch > self._first:",
         "if self._shipping is not None:",
+        seed=45,
     ),
     _mutant(
         "a safe point is recorded before its copies are there",
@@ -285,6 +286,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            self._opened = open_stores(self._layers.stores or (str(home.root / HOME_STORE),), home)\n",
         "            self._opened = open_stores(self._layers.stores or (str(home.root / HOME_STORE),), home)\n"
         "            for store in self._opened:\n                store.prepare()\n",
+        seed=170,
     ),
     # -- policies
     _mutant(
