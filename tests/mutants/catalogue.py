@@ -246,6 +246,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "node.stateful",
         "if self._shipping is not None and epoch > self._first:",
         "if self._shipping is not None:",
+        seed=45,
     ),
     _mutant(
         "a safe point is recorded before its copies are there",
@@ -264,7 +265,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "keeper.safety",
         "if built_on != (newest.epoch if newest is not None else 0):",
         "if False:",
-        SIMULATION,
         "tests/keeper/test_safety.py",
     ),
     _mutant(
@@ -286,6 +286,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            self._opened = open_stores(self._layers.stores or (str(home.root / HOME_STORE),), home)\n",
         "            self._opened = open_stores(self._layers.stores or (str(home.root / HOME_STORE),), home)\n"
         "            for store in self._opened:\n                store.prepare()\n",
+        seed=170,
     ),
     # -- policies
     _mutant(

@@ -22,8 +22,9 @@ from tests.simulation.books import Change
 from tests.simulation.paper import Plan, Row, Session, State, read_rows
 from tests.simulation.zoo import Specimen, rows_of
 
-TRIED_AGAIN = ("CANNOT_LOAD_STATE_STORE", "has no good copy of")
-"""Why an epoch may fail, and be tried again: a checkpoint that cannot be read, stores that are away."""
+TRIED_AGAIN = {"CANNOT_LOAD_STATE_STORE": ("damage", "layer"), "has no good copy of": ("store", "layer")}
+"""Why an epoch may fail, and be tried again, and after which faults: a checkpoint that cannot be read, stores that are
+away."""
 LIVE = ("starting", "running")
 NEVER = ("output_differs", "worker_failed", "node_given_up")
 """Events that nothing in the fault model may bring about."""
@@ -62,7 +63,9 @@ class Judge:
         stores: Mapping[str, Any],
         now_s: Callable[[], float],
         in_hand: Callable[[str], list[int]],
+        happened: Mapping[str, int],
     ) -> None:
+        self._happened = happened
         self._specimen = specimen
         self._root = root
         self._stores = stores
@@ -101,8 +104,11 @@ class Judge:
     def _events(self, what: str, before: Any, after: Any) -> None:
         if what == "insert" and after["kind"] in NEVER:
             raise Violation("events", f"{after['kind']} of {after['subject']}: {after['detail']}")
-        if what == "insert" and after["kind"] == "epoch_retried" and not any(w in after["detail"] for w in TRIED_AGAIN):
+        if what == "insert" and after["kind"] == "epoch_retried" and not self._is_excused(after["detail"]):
             raise Violation("events", f"an epoch of {after['subject']} failed: {after['detail']}")
+
+    def _is_excused(self, detail: str) -> bool:
+        return any(why in detail and self._happened.keys() & kinds for why, kinds in TRIED_AGAIN.items())
 
     def _incarnations(self, what: str, before: Any, after: Any) -> None:
         if what == "delete":
@@ -313,6 +319,8 @@ class Judge:
                 content = self._stores[store].held.get(place.object, b"")[place.offset : place.offset + entry.bytes]
                 if digest_of(content) != entry.checksum:
                     raise Violation("a safe point has its copies", f"{entry.path} of {what} is not in {store}")
+                if entry.path.startswith("state/") and not _is_json(content):
+                    raise Violation("7", f"{entry.path} of {what} was damaged before it was shipped")
 
     def removes(self, store: str, name: str) -> None:
         """A store is told to remove an object: the newest safe point of a fragment must not need it."""
@@ -389,3 +397,11 @@ class Judge:
 
 def _text(row: Row) -> str:
     return json.dumps(row, sort_keys=True)
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        json.loads(content)
+    except ValueError:
+        return False
+    return True

@@ -176,6 +176,7 @@ def _set_the_process(process: Any) -> None:
         "psutil": SimpleNamespace(
             Process=lambda pid: SimpleNamespace(status=lambda: "running"), STATUS_ZOMBIE="", NoSuchProcess=NoSuchProcess
         ),
+        "wall": TIME.time,
         "open_home": lambda root: now_playing().home,
         "open_keeper": lambda *_, **__: now_playing().keeper,
         "load_pipeline": lambda file: now_playing().specimen.pipeline,

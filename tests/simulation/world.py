@@ -130,7 +130,7 @@ class World:
         self.specimen = specimen(Random(self.random.random()), lambda: self.loop.now_s, self._take)
         self.machine = Machine(self.loop, self.tell)
         self.stores: dict[str, ShelfStore] = {}
-        self.judge = Judge(self.specimen, root, self.stores, lambda: self.loop.now_s, self._in_hand)
+        self.judge = Judge(self.specimen, root, self.stores, lambda: self.loop.now_s, self._in_hand, self.happened)
         self.supervisor: SupervisorProcess | None = None
         self._ending: SupervisorProcess | None = None
 
