@@ -133,7 +133,9 @@ def reference(peer: Peer, staged: Staged) -> pa.Table:
     with peer:
         feed.add(staged.steps)
         _until(peer.has_begun, peer, START_S, "begin")
-        _until_quiet(peer, 4 * peer.quiet_s)
+        files = sum(len(step.files) for step in staged.steps)
+        _until(lambda: peer.has_taken(files), peer, REST_S, f"take in all of its {files} files", poll_s=0.5)
+        _until_quiet(peer, peer.quiet_s)
         return in_the_end([columns(table, staged.workload) for table in peer.results()], staged.workload)
 
 

@@ -22,5 +22,5 @@ if name == "q12":  # the clock is read in a stream of its own, which is logged b
     pipeline.stream(name="clocked", rows_max=place.rows_max)(partial(queries.clocked, parameters=parameters))
 
 operator = partial(getattr(queries, name), parameters=parameters)
-pipeline.stream(name=name, output_mode=workload.mode, rows_max=place.rows_max)(operator)
+pipeline.stream(name=name, output_mode=workload.mode, rows_max=place.rows_max, state=place.state)(operator)
 pipeline.sink(name, place.sink())

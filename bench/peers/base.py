@@ -175,6 +175,10 @@ class Peer(ABC):
     def redundant(self) -> bool:
         """Whether all that it should have runs and is ready, and nothing that was killed counts any more."""
 
+    def has_taken(self, files: int) -> bool:
+        """Whether so many files of input are in the output, where that can be told; True where it cannot."""
+        return True
+
     def events(self) -> list[tuple[float, str, str]]:
         """What is on record of what happened: when, what, to whom."""
         return []

@@ -54,6 +54,9 @@ class Spark(Peer):
     def recovery_bytes(self) -> Mapping[str, int]:
         return {"checkpoint": folder_bytes(self.run / "checkpoint")}
 
+    def has_taken(self, files: int) -> bool:
+        return files_taken(self.run / "checkpoint") >= files
+
     def _appeared(self) -> Iterable[tuple[str, float, list[Path]]]:
         """A batch is there when Spark says so by _SUCCESS. When one is run again its folder is made anew."""
         if not self.output.exists():
@@ -95,6 +98,18 @@ class Spark(Peer):
                 self._process = process
             process.wait()
             self._deaths += 1
+
+
+def files_taken(checkpoint: Path) -> int:
+    """How many input files the committed batches have read, by the logs of Spark's file sources."""
+    commits = {int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")}
+    offsets = {int(path.name) for path in (checkpoint / "offsets").glob("[0-9]*")}
+    if not offsets or max(offsets) not in commits:  # a batch is under way
+        return 0
+    taken: set[str] = set()
+    for log in (checkpoint / "sources").glob("*/[0-9]*"):
+        taken.update(json.loads(line)["path"] for line in log.read_text().splitlines()[1:])
+    return len(taken)
 
 
 def workload_query(name: str, parameters: Mapping[str, Any], *, tuned: bool) -> list[str]:

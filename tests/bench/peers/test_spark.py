@@ -55,6 +55,28 @@ def show(spark: Spark, batch: int, first: int, count: int) -> None:
     (folder / "_SUCCESS").touch()
 
 
+def test_files_count_once_they_are_in_a_committed_batch(spark: Fake) -> None:
+    checkpoint = spark.run / "checkpoint"
+    for folder in ("commits", "offsets", "sources/0", "sources/1"):
+        (checkpoint / folder).mkdir(parents=True)
+    assert spark.has_taken(0) and not spark.has_taken(1)
+
+    def planned(batch: int, source: int, *names: str, log: str = "") -> None:
+        (checkpoint / "offsets" / str(batch)).touch()
+        lines = ["v1", *(json.dumps({"path": name, "batchId": batch}) for name in names)]
+        (checkpoint / "sources" / str(source) / (log or str(batch))).write_text("\n".join(lines))
+
+    planned(0, 0, "a", "b")
+    assert not spark.has_taken(2)
+    (checkpoint / "commits" / "0").touch()
+    assert spark.has_taken(2) and not spark.has_taken(3)
+    planned(1, 1, "c")
+    planned(1, 0, "a", "b", "d", log="1.compact")
+    assert not spark.has_taken(2), "the batch under way may still fail"
+    (checkpoint / "commits" / "1").touch()
+    assert spark.has_taken(4) and not spark.has_taken(5)
+
+
 def test_what_was_killed_is_started_again_by_its_parent(spark: Fake) -> None:
     with spark:
         until(spark.redundant)
