@@ -10,3 +10,9 @@ def test_each_loss_is_told_once() -> None:
     looks = iter(there)
     executors = Executors(lambda: next(looks))
     assert [executors.look() for _ in there] == [[], [], [], ["a"], [], ["b", "c"]]
+
+
+def test_one_that_is_just_registering_is_none_yet() -> None:
+    seen = iter([["a:1", "b:0"], ["a:1", "b:2"], ["a:1"]])
+    executors = Executors(lambda: next(seen))
+    assert [executors.look(), executors.look(), executors.look()] == [[], [], ["b:2"]]

@@ -10,15 +10,18 @@ from pyspark.sql import SparkSession
 LOOK_S = 1.0
 
 
+UNNAMED = ":0"  # an executor that is just registering has no port yet
+
+
 class Executors:
-    """``look`` returns those that were lost since it was last called."""
+    """``look`` returns those that were lost since it was last called, of those that are registered."""
 
     def __init__(self, there: Callable[[], Iterable[str]]) -> None:
         self._there = there
         self._known: frozenset[str] = frozenset()
 
     def look(self) -> list[str]:
-        now = frozenset(self._there())
+        now = frozenset(name for name in self._there() if not name.endswith(UNNAMED))
         lost = self._known - now
         self._known = now
         return sorted(lost)

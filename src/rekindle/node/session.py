@@ -51,6 +51,8 @@ DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.log.level": "WARN",
     "spark.sql.streaming.minBatchesToRetain": "20",
+    # Files of shuffles go when the collector finds them unused; a heap with room for hours of epochs never looks.
+    "spark.cleaner.periodicGC.interval": "5min",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.scheduler.mode": "FAIR",
     # A Python worker that crashes says where.

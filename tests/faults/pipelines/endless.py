@@ -9,6 +9,9 @@ KEPT = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
     "spark.sql.streaming.minBatchesToRetain": "5",
     "spark.sql.streaming.stateStore.maintenanceInterval": "2s",
+    # Ten minutes and half an hour unless set, which is longer than this run.
+    "spark.sql.streaming.fileSource.log.cleanupDelay": "2s",
+    "spark.cleaner.periodicGC.interval": "4s",  # shuffle files go when the collector finds them unused
 }
 pipeline = rk.Pipeline("endless", settings=rk.Settings(retain_s=0, pace_s=0.1, heartbeat_s=0.2, spark=KEPT))
 pipeline.source("ticks", rk.sources.Rate(2000, keys=500, seed=1), rows_max=400)
