@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.scene import Scene
 
-pytestmark = [pytest.mark.processes, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.processes, pytest.mark.spark, pytest.mark.timeout(400)]
 
 WARM_UP = 40
 STRETCH = 60

@@ -14,6 +14,7 @@ from spec.guards import GUARDS, Guard
 SOURCE = Path(__file__).parents[2] / "src" / "rekindle"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_model_holds_and_needs_each_of_its_guards() -> None:
     assert check.missing_tools() == [], check.INSTALL

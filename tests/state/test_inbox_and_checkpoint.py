@@ -53,6 +53,7 @@ class Query:
         self.seen: dict[int, dict[int, int]] = {}
 
     def run(self, first: int, last: int) -> dict[int, dict[int, int]]:
+        checkpoint.relocate(self.checkpoint)
         self.show(first)
         frames = [streaming_frame(self.spark, DDL, self.inbox.glob(name)) for name in ("a", "b")]  # type: ignore[arg-type]
         result = self.result(frames)

@@ -4,10 +4,15 @@ number of partitions.
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from rekindle.errors import BrokenInvariant
 from rekindle.home import create_or_open
@@ -130,6 +135,51 @@ def test_state_in_memory_is_backed_up_while_it_runs_restored_and_continued(
         query = Query(own, tmp_path / f"from{point.epoch}", home, claim)
         restore("sums", point.epoch, stores, keeper, query.checkpoint)
         assert query.run(point.epoch + 1, 17) == after(point.epoch + 1, 17)
+
+
+class Total(StatefulProcessor):
+    """The sum of each key, in a state of the user's own."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._total = handle.getValueState("total", "n bigint")
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timer_values: Any) -> Iterator[pd.DataFrame]:
+        before = self._total.get()
+        total = (before[0] if before else 0) + sum(int(frame["v"].sum()) for frame in rows)
+        self._total.update((total,))
+        yield pd.DataFrame({"k": [key[0]], "total": [total]})
+
+    def close(self) -> None:
+        pass
+
+
+class Totals(Query):
+    def result(self, frames: list[DataFrame]) -> DataFrame:
+        keyed = frames[0].union(frames[1]).groupBy("k")
+        return keyed.transformWithStateInPandas(Total(), "k long, total long", "Update", "None")
+
+
+def test_a_state_of_the_users_own_goes_on_when_all_earlier_checkpoints_are_gone(
+    spark: SparkSession, tmp_path: Path, keeper: Keeper, me: Incarnation, stores: list[Store]
+) -> None:
+    home = create_or_open(tmp_path / "home", "p", None)
+    claim = claims_of(home, 9)
+    query = Totals(spark, tmp_path / "q0", home, claim)
+    checkpoint.create(query.checkpoint, EpochNumber(0))
+    seen = query.run(1, 3)
+    for generation in (1, 2):
+        following = Totals(spark, tmp_path / f"q{generation}", home, claim)
+        checkpoint.fork(query.checkpoint, following.checkpoint)
+        shutil.rmtree(query.root)
+        query = following
+        seen |= query.run(2 * generation + 2, 2 * generation + 3)
+    assert Backup("sums", query.checkpoint, stores, 2, keeper, me, scratch=tmp_path / "scratch").ship() is not None
+    shutil.rmtree(query.root)
+    elsewhere = Totals(spark, tmp_path / "elsewhere", home, claim)
+    restore("sums", None, stores, keeper, elsewhere.checkpoint)
+    assert seen | elsewhere.run(8, 9) == after(1, 9)
+    described = [path.read_text() for path in elsewhere.checkpoint.glob("state/*/_metadata/v2/[0-9]*")]
+    assert described and all(f"file:{elsewhere.checkpoint}/state/0/_stateSchema/" in text for text in described)
 
 
 def test_a_capture_of_real_state_has_snapshots_and_what_they_share(spark: SparkSession, tmp_path: Path) -> None:

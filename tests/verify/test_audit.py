@@ -21,7 +21,7 @@ from tests.node.test_workers import Node
 from tests.verify.homes import PIPELINES, Specimen, audit, code
 from tests.verify.pipelines.audited import ROWS
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from rekindle.verify.findings import Finding, Report
 from tests.verify.homes import CORES, PIPELINES, Specimen
 from tests.verify.pipelines.unsteady import ROWS
 
-pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(400)]
 FILE = PIPELINES / "unsteady.py"
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from rekindle.cli.main import app
 
-pytestmark = [pytest.mark.processes, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.processes, pytest.mark.spark, pytest.mark.timeout(400)]
 
 AFTER_A_DELIVERY = 77  # the seed whose first fault is a kill after a delivery to the first sink by name
 PIPELINES = Path(__file__).parent / "pipelines"

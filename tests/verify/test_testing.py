@@ -15,6 +15,7 @@ WORDS = Path(__file__).parent / "pipelines" / "words.py"
 FILES = 24
 
 
+@pytest.mark.long
 @pytest.mark.processes
 @pytest.mark.spark
 @pytest.mark.timeout(400)

@@ -58,6 +58,7 @@ class Query:
     def run(self) -> None:
         """Until ``next`` brings nothing more and the last batch is committed. Raises what the query failed with."""
         schemas = {i: arrow_schema(self._engine.analysis.schemas[i]) for i in self._fragment.inputs}
+        checkpoint.relocate(self._checkpoint)
         shown_s = checkpoint.newest_shown_s(self._checkpoint)
         self._inbox = Inbox(self._root, schemas, lambda: max(self._engine.clock(), shown_s))
         if not self._show_next():

@@ -17,12 +17,16 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rekindle.errors import BrokenInvariant
 from rekindle.keeper.records import EpochNumber
 
 BASE = "rekindle.json"
 STATE_VERSION = re.compile(r"(\d+)(?:_[^.]*)?\.(?:changelog|zip|delta|snapshot)$")
+SCHEMA_FOLDER = "/_stateSchema/"
+SCHEMA_PATHS = "stateSchemaFilePaths"
+BEFORE_SCHEMA = re.compile(r".*/state/(?=\d+/_stateSchema/)")
 SOURCE_LOG = re.compile(r"(\d+)(?:\.compact)?$")
 
 
@@ -103,6 +107,37 @@ def fork(origin: Path, target: Path) -> Standing:
     if standing(target) != stand:
         raise BrokenInvariant("a checkpoint changed while it was forked", detail=f"{origin} stood at {stand}")
     return stand
+
+
+def relocate(checkpoint: Path) -> None:
+    """Let a checkpoint that was forked or restored refer to its own files only.
+
+    Spark writes down the full paths of the schemas of states that ``transformWithState`` keeps: those of the place
+    where the query first ran, which goes when its replica is over. Files are replaced, never changed: they may be
+    links.
+    """
+    for path in sorted((checkpoint / "state").glob("*/_metadata/*/*")):
+        if path.name.startswith(".") or SCHEMA_FOLDER not in (text := path.read_text()):
+            continue
+        version, *described = text.splitlines()
+        moved = [
+            json.dumps(_moved(json.loads(line), checkpoint.resolve()), separators=(",", ":")) for line in described
+        ]
+        written = "\n".join([version, *moved])
+        if written != text:
+            temporary = path.with_name(f".{path.name}.relocated")
+            temporary.write_text(written)
+            (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+            os.rename(temporary, path)
+
+
+def _moved(described: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
+    for store in described.get("stateStoreInfo", ()):
+        if store.get(SCHEMA_PATHS):
+            store[SCHEMA_PATHS] = [
+                f"file:{checkpoint}/state/{BEFORE_SCHEMA.sub('', path)}" for path in store[SCHEMA_PATHS]
+            ]
+    return described
 
 
 def trim_source_logs(checkpoint: Path, epoch: EpochNumber) -> None:

@@ -19,7 +19,7 @@ from bench.linear_road.world import INPUT, OUTPUT
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.long, pytest.mark.spark]
 
 TRAFFIC = Traffic(expressways=2, seconds=150, from_minute=90, seed=2)
 

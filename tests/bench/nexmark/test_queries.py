@@ -23,7 +23,7 @@ from rekindle.node.traits import Analysis, analyse
 from rekindle.plan import check
 from tests.bench.nexmark.oracle import ANSWERS
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(240)]
 
 FILES, FILE_ROWS = 8, 2_000
 RATE = 400
