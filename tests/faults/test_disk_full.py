@@ -90,11 +90,12 @@ def test_full_disk_is_waited_out(request: pytest.FixtureRequest, tmp_path: Path)
 
 def test_other_full_disks_and_a_death_on_one_are_waited_out(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     if KEEPER not in os.environ:
-        postgres: PostgresServer = request.getfixturevalue("postgres_own")
+        postgres: PostgresServer = request.getfixturevalue("postgres")
+        url = postgres.database("other_full_disks")  # other tests have pipelines of the same name
         if os.geteuid() != 0:  # PostgreSQL runs out here: it does not run as root, of whatever name space
-            as_root_of_a_name_space(request.node.name, tmp_path, keeper=postgres.url)
+            as_root_of_a_name_space(request.node.name, tmp_path, keeper=url)
             return
-    keeper_url = os.environ.get(KEEPER) or postgres.url
+    keeper_url = os.environ.get(KEEPER) or url
     undisturbed, mount = request.getfixturevalue("undisturbed"), request.getfixturevalue("small_disk")
     disk, out = tmp_path / "disk", tmp_path / "out"
     mount(disk)
