@@ -19,7 +19,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from rekindle.keeper.records import Failure
+from rekindle.keeper.records import Failure, Member
 from tests.faults.scene import Row, Scene
 from tests.faults.soundness import assert_done, flaws
 
@@ -104,12 +104,9 @@ def kill_the_worker_again_and_again(scene: Scene) -> None:
     scene.until(told.exists, "a worker computes")
     node = scene.ready_member()
     for kills in range(1, KILLS + 1):
-        scene.until(lambda: told.exists() and told.read_text(), "a worker computes")
-        worker = psutil.Process(int(told.read_text()))
+        scene.until(lambda: worker_of_a_daemon(scene, node, told), "a worker computes")
+        worker, daemon = worker_of_a_daemon(scene, node, told)
         told.unlink()
-        daemon = worker.parent()
-        assert daemon is not None and {worker.pid, daemon.pid} <= set(scene.processes_of(node))
-        assert "pyspark" in " ".join(daemon.cmdline()) and daemon.pid != node.pid
         os.kill(worker.pid, signal.SIGKILL)
         os.kill(daemon.pid, signal.SIGKILL)
         scene.until(partial(noticed, scene, kills), "the death is noticed")
@@ -118,6 +115,22 @@ def kill_the_worker_again_and_again(scene: Scene) -> None:
     scene.until(lambda: scene.head("scored") > after, "epochs after the workers' deaths")
     assert scene.events("node_died", "node_fenced") == [] and scene.ready_member().incarnation == node.incarnation
     assert not [e for e in scene.events("epoch_retried") if e.subject == "scored" and e.detail["epoch"] < EPOCH]
+
+
+def worker_of_a_daemon(scene: Scene, node: Member, told: Path) -> tuple[psutil.Process, ...]:
+    """The worker that told of itself, and its daemon; nothing if it was another one's, whose daemon is dead."""
+    if not told.exists() or not (pid := told.read_text()):
+        return ()
+    try:
+        worker = psutil.Process(int(pid))
+        daemon = worker.parent()
+        if daemon is not None and daemon.pid in scene.processes_of(node) and daemon.pid != node.pid:
+            assert "pyspark" in " ".join(daemon.cmdline())
+            return worker, daemon
+    except psutil.NoSuchProcess:
+        pass
+    told.unlink()
+    return ()
 
 
 def noticed(scene: Scene, deaths: int) -> bool:
