@@ -41,9 +41,10 @@ FIT = {
 LAG_MAX = 5  # epochs; a report is a heartbeat old, and layers come every half second
 
 
+@pytest.mark.long
 def test_every_policy_survives_every_constellation_of_deaths(tmp_path: Path, undisturbed: Trades) -> None:
     with Scene(
-        tmp_path, "trades", TRADES_MIXED="1", TRADES_ROWS_MAX=str(ROWS_MAX), TRADES_PACE_S="1.2", TRADES_LEASE_S="3"
+        tmp_path, "trades", TRADES_MIXED="1", TRADES_ROWS_MAX=str(ROWS_MAX), TRADES_PACE_S="2", TRADES_LEASE_S="3"
     ) as scene:
         run = scene.start("--for", "550s")
         witness = scene.watched()
