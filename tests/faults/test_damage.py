@@ -9,8 +9,6 @@ files are back and the code is mended, the next run finishes the work. Not survi
 
 from __future__ import annotations
 
-import os
-import signal
 from collections import defaultdict
 from functools import partial
 from pathlib import Path
@@ -104,11 +102,11 @@ def kill_the_worker_again_and_again(scene: Scene) -> None:
     scene.until(told.exists, "a worker computes")
     node = scene.ready_member()
     for kills in range(1, KILLS + 1):
-        scene.until(lambda: worker_of_a_daemon(scene, node, told), "a worker computes")
-        worker, daemon = worker_of_a_daemon(scene, node, told)
+        scene.until(lambda: computing(scene, node, told), "a worker computes")
+        victims = computing(scene, node, told)
         told.unlink()
-        os.kill(worker.pid, signal.SIGKILL)
-        os.kill(daemon.pid, signal.SIGKILL)
+        for victim in victims:
+            victim.kill()
         scene.until(partial(noticed, scene, kills), "the death is noticed")
     (scene.folder / "go-on").touch()
     after = scene.head("scored")
@@ -117,20 +115,21 @@ def kill_the_worker_again_and_again(scene: Scene) -> None:
     assert not [e for e in scene.events("epoch_retried") if e.subject == "scored" and e.detail["epoch"] < EPOCH]
 
 
-def worker_of_a_daemon(scene: Scene, node: Member, told: Path) -> tuple[psutil.Process, ...]:
-    """The worker that told of itself, and its daemon; nothing if it was another one's, whose daemon is dead."""
+def computing(scene: Scene, node: Member, told: Path) -> list[psutil.Process]:
+    """The worker that told of itself, and the daemon that forked it, if Spark has not ended that one; nothing if the
+    worker is gone."""
     if not told.exists() or not (pid := told.read_text()):
-        return ()
+        return []
     try:
         worker = psutil.Process(int(pid))
+        assert "pyspark" in " ".join(worker.cmdline())
         daemon = worker.parent()
-        if daemon is not None and daemon.pid in scene.processes_of(node) and daemon.pid != node.pid:
-            assert "pyspark" in " ".join(daemon.cmdline())
-            return worker, daemon
     except psutil.NoSuchProcess:
-        pass
-    told.unlink()
-    return ()
+        told.unlink()
+        return []
+    if daemon is None or daemon.pid not in scene.processes_of(node) or daemon.pid == node.pid:
+        return [worker]
+    return [worker, daemon]
 
 
 def noticed(scene: Scene, deaths: int) -> bool:
