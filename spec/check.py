@@ -89,6 +89,9 @@ class Task:
         return f"{self.scene.name}, {'comes to an end' if self.cycles else 'intact'}"
 
 
+TRAIL_ENDS = "spin: trail ends"
+
+
 def missing_tools() -> list[str]:
     return [tool for tool in ("spin", "gcc") if shutil.which(tool) is None]
 
@@ -181,8 +184,8 @@ def story(guard: Guard) -> list[str]:
         command(folder, "gcc", "-O2", "-w", "-DSAFETY", "-DBFS", "-DMEMLIM=8000", "-o", "pan", "pan.c")
         found = _search(folder, task)
         said = command(folder, "spin", *_switches(task), "-t", "-T", task.scene.file)
-    steps = itertools.takewhile(lambda line: not line.startswith("spin:"), map(str.strip, said.splitlines()))
-    told = [step for step in steps if step]
+    steps = itertools.takewhile(lambda line: not line.startswith(TRAIL_ENDS), map(str.strip, said.splitlines()))
+    told = [step for step in steps if step and not step.startswith("spin:")]
     return [re.sub(r"#(\d)$", lambda m: ANSWERS.get(m[1], "?"), step) for step in told] + [f"=> {found.broken}"]
 
 

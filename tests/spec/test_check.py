@@ -38,6 +38,7 @@ def test_a_search_that_is_cut_short_shows_nothing(monkeypatch: pytest.MonkeyPatc
         check.search(check.Task(check.SCENES["owners"]))
 
 
+@pytest.mark.long
 def test_the_story_of_a_guard_is_told() -> None:
     (guard,) = (g for g in GUARDS if g.name == "OWN_LIVE_STAYS")
     *steps, end = check.story(guard)
